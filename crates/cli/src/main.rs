@@ -61,6 +61,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Volume(args) => commands::volume::volume(&args),
         Command::Scan(args) => commands::query::scan(&args, memory),
         Command::Count(args) => commands::query::count(&args, memory),
+        Command::Aggregate(args) => commands::aggregate::aggregate(&args, memory),
         Command::Index(args) => commands::index::index(&args, memory),
         Command::Advise(args) => commands::advise::advise(&args, memory),
         Command::Stat(args) => commands::stat::stat(&args, memory),

@@ -1,12 +1,13 @@
 //! Records on standard output: as they were put, as CSV, or as a table for people.
 //!
-//! The columns of CSV and tables are those of `--columns`, or the fields of the first record:
+//! The columns of CSV and tables are those of `--select`, or the fields of the first record:
 //! records are printed as they are found, so later fields are not known yet. The first later field
 //! without a column is reported.
 
 use std::io::{self, IsTerminal};
 
 use esker::Path;
+use esker::request::Projection;
 use serde_json::Value;
 
 use crate::args::{RowForm, RowsArgs};
@@ -27,7 +28,8 @@ pub(crate) struct Rows {
 }
 
 enum Form {
-    Ndjson,
+    /// The records, or some of their fields.
+    Ndjson(Option<Projection>),
     Csv(Columns),
     Table(Columns, Table),
 }
@@ -53,12 +55,7 @@ struct Table {
 
 impl Rows {
     /// A writer for the form in the arguments.
-    pub(crate) fn new(args: &RowsArgs) -> Result<Self, Failure> {
-        if args.format == RowForm::Ndjson && !args.columns.is_empty() {
-            return Err(Failure::Usage(
-                "--columns needs --format csv or --format table; NDJSON prints the records as they were put".to_string(),
-            ));
-        }
+    pub(crate) fn new(args: &RowsArgs) -> Self {
         let named = |path: &Path| {
             let names: Vec<String> = path.names().map(str::to_string).collect();
             let heading = match names.as_slice() {
@@ -69,21 +66,23 @@ impl Rows {
             (heading, names)
         };
         let columns = Columns {
-            all: (args.columns.iter())
+            all: (args.select.iter())
                 .flat_map(|columns| columns.0.iter().map(named))
                 .collect(),
-            inferred: args.columns.is_empty(),
+            inferred: args.select.is_empty(),
             reported: false,
         };
-        Ok(Self {
+        let selected: Vec<Path> = args.select.iter().flat_map(|s| s.0.clone()).collect();
+        let projection = (!selected.is_empty()).then(|| Projection::new(&selected));
+        Self {
             output: Output::new(),
             form: match args.format {
-                RowForm::Ndjson => Form::Ndjson,
+                RowForm::Ndjson => Form::Ndjson(projection),
                 RowForm::Csv => Form::Csv(columns),
                 RowForm::Table => Form::Table(columns, Table::default()),
             },
             written: 0,
-        })
+        }
     }
 
     /// Writes a record.
@@ -100,11 +99,17 @@ impl Rows {
         let first = self.written == 0;
         self.written += 1;
         let (columns, table) = match &mut self.form {
-            Form::Ndjson => {
+            Form::Ndjson(projection) => {
                 if let Some(seq) = seq {
                     self.output.text(format_args!("{seq}\t"))?;
                 }
-                return self.output.record(body);
+                return match projection {
+                    Some(projection) => {
+                        let selected = projection.apply(body).map_err(esker::Error::from)?;
+                        self.output.record(&selected)
+                    }
+                    None => self.output.record(body),
+                };
             }
             Form::Csv(columns) => (columns, None),
             Form::Table(columns, table) => (columns, Some(table)),
@@ -184,13 +189,13 @@ impl Columns {
                 columns = format!("'{columns}'");
             }
             note(format_args!(
-                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {columns}"
+                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --select {columns}"
             ));
         }
     }
 }
 
-/// A field name as a path for `--columns`.
+/// A field name as a path for `--select`.
 fn column(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for c in name.chars() {

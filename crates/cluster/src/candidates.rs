@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_coding::Seq;
-use esker_model::query::Order;
+use esker_model::query::Recency;
 
 use crate::bound::Bound;
 use crate::error::Result;
@@ -22,7 +22,7 @@ const MOST_HELD: usize = 1 << 16;
 pub(crate) struct Candidates {
     shared: Arc<Shared>,
     bound: Arc<Bound>,
-    order: Order,
+    order: Recency,
     /// Entries that are not newer.
     until: Seq,
     /// Entries behind this one in the order.
@@ -48,12 +48,12 @@ impl Candidates {
         shared: Arc<Shared>,
         bound: Arc<Bound>,
         sought: Vec<Sought>,
-        order: Order,
+        order: Recency,
         until: Seq,
         after: Option<Seq>,
     ) -> Candidates {
         let mut ranges = sought.iter().flat_map(|sought| &sought.ranges);
-        let is_newest = order == Order::Newest;
+        let is_newest = order == Recency::Newest;
         // Entries of one token are newest first.
         let how = if is_newest && ranges.all(|range| range.point().is_some()) {
             let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use esker_coding::{Seq, Slice};
 use esker_model::Key;
 use esker_model::definition::DatasetDef;
-use esker_model::query::Request;
+use esker_model::query::{Order, Request};
 use esker_model::record::{Record, Update};
 use esker_model::schema::Extracted;
 use parking_lot::Mutex;
 
+use crate::answer::Answer;
 use crate::bound::Bound;
 use crate::cells::Cell;
 use crate::conditional;
 use crate::error::{Error, Result};
-use crate::find::{self, Explained, Query};
+use crate::find::{self, Explained};
 use crate::hit::Hit;
 use crate::rows::Version;
 use crate::scan::Scan;
@@ -48,58 +49,6 @@ impl std::fmt::Debug for Dataset {
         f.debug_struct("Dataset")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-/// An answer of a query: records, or keys alone.
-pub struct Answer {
-    query: Query,
-    is_over: bool,
-}
-
-impl std::fmt::Debug for Answer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
-    }
-}
-
-impl Answer {
-    /// The next record.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`]; [`Error::Damaged`].
-    pub fn next_record(&mut self) -> Result<Option<Record>> {
-        let bound = self.query.bound.clone();
-        self.next_hit()?.map(|hit| hit.record(&bound)).transpose()
-    }
-
-    /// The next key.
-    ///
-    /// # Errors
-    /// As [`Answer::next_record`].
-    pub fn next_key(&mut self) -> Result<Option<Key>> {
-        let ty = self.query.bound.key_type();
-        let hit = self.next_hit()?;
-        Ok(hit.map(|hit| Key::from_encoded(ty, hit.key)))
-    }
-
-    fn next_hit(&mut self) -> Result<Option<Hit>> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let next = self.query.next();
-        self.is_over = !matches!(next, Ok(Some(_)));
-        next
-    }
-
-    /// How the query is answered, and what it has read so far.
-    pub fn explained(&self) -> Explained {
-        self.query.explained()
-    }
-
-    /// The timestamp of the last answer: a request continues behind it, in any process.
-    pub fn last(&self) -> Option<Seq> {
-        self.query.last()
     }
 }
 
@@ -226,36 +175,23 @@ impl Dataset {
     /// # Errors
     /// [`Error::BadInput`] if it does not fit the dataset; [`Error::Unavailable`].
     pub fn find(&self, request: &Request) -> Result<Answer> {
-        self.answer(request, true)
-    }
-
-    /// As [`Dataset::find`], in any order: a scan need not read the records several times for it.
-    ///
-    /// # Errors
-    /// As [`Dataset::find`].
-    pub fn find_unordered(&self, request: &Request) -> Result<Answer> {
-        self.answer(request, false)
-    }
-
-    fn answer(&self, request: &Request, is_ordered: bool) -> Result<Answer> {
         find::check(request)?;
-        let query = Query::new(self.shared.clone(), self.bound()?, request, is_ordered)?;
-        Ok(Answer {
-            query,
-            is_over: false,
-        })
+        Answer::new(self.shared.clone(), self.bound()?, request)
     }
 
-    /// The number of records of a request, at most its limit.
+    /// The number of records of a request behind its offset, at most its limit.
     ///
     /// # Errors
     /// As [`Dataset::find`].
     pub fn count(&self, request: &Request) -> Result<(u64, Explained)> {
         let mut request = request.clone();
         request.keys_only = true;
-        let mut answer = self.find_unordered(&request)?;
+        if request.after.is_none() {
+            request.order = Order::Any;
+        }
+        let mut answer = self.find(&request)?;
         let mut count = 0;
-        while answer.next_hit()?.is_some() {
+        while answer.next_key()?.is_some() {
             count += 1;
         }
         Ok((count, answer.explained()))
@@ -366,7 +302,9 @@ impl Dataset {
         request: &Request,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let mut answer = self.find_unordered(request)?;
+        let mut request = request.clone();
+        request.order = Order::Any;
+        let mut answer = self.find(&request)?;
         let mut batch = self.batch();
         let mut count = 0;
         loop {

@@ -25,6 +25,8 @@ pub enum Error {
     Exists(String),
     /// The input does not fit; the text says what and why.
     BadInput(String),
+    /// A sum, or the begin of a bucket, is too large to be represented exactly.
+    Overflow(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),
     /// What was asked for does not exist on a cluster; the text says what to use instead.
@@ -60,6 +62,7 @@ impl fmt::Display for Error {
             Error::NoStore(what)
             | Error::Exists(what)
             | Error::BadInput(what)
+            | Error::Overflow(what)
             | Error::Unsupported(what)
             | Error::Busy(what)
             | Error::Unavailable(what) => f.write_str(what),
@@ -97,6 +100,7 @@ impl From<esker_model::Error> for Error {
     fn from(error: esker_model::Error) -> Error {
         match error {
             esker_model::Error::Damaged(what) => Error::Damaged(what),
+            esker_model::Error::Overflow(what) => Error::Overflow(what),
             other => Error::BadInput(other.to_string()),
         }
     }

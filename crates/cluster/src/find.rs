@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_coding::Seq;
-use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request, Shape};
+use esker_model::query::{Compiled, NoEstimates, Order, PageToken, Plan, Recency, Request, Shape};
 use esker_model::record::RecordRef;
 
 use crate::bound::Bound;
@@ -59,7 +59,7 @@ pub(crate) struct Query {
     keys_only: bool,
     /// True if a current candidate is an answer without a look at its record.
     is_answered: bool,
-    order: Order,
+    order: Recency,
     /// Answers behind this one in the order.
     after: Option<Seq>,
     source: From,
@@ -113,13 +113,9 @@ enum From {
 }
 
 impl Query {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        bound: Arc<Bound>,
-        request: &Request,
-        is_ordered: bool,
-    ) -> Result<Query> {
+    pub(crate) fn new(shared: Arc<Shared>, bound: Arc<Bound>, request: &Request) -> Result<Query> {
         let shape = &bound.shape;
+        let after = request.after.as_ref().map(PageToken::write).transpose()?;
         let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
         // Whatever is read of an index is read after the view begins.
         let view = View::now(&shared)?;
@@ -144,7 +140,7 @@ impl Query {
             entries.probed = probed;
         }
         // What lies behind a page depends on the order.
-        let is_ordered = is_ordered || request.after.is_some();
+        let is_ordered = request.order != Order::Any || after.is_some();
         if let (From::Scan(scan), false) = (&mut source, is_ordered) {
             *scan = Scan::unordered(view);
         }
@@ -155,8 +151,8 @@ impl Query {
             view,
             keys_only: request.keys_only,
             is_answered,
-            order: request.order,
-            after: request.after.map(|after| after.0),
+            order: request.order.recency(),
+            after,
             source,
             left: if compiled.is_never() {
                 0
@@ -305,7 +301,10 @@ fn source(
     view: View,
     explained: &mut Explained,
 ) -> From {
-    let after = request.after.map(|after| after.0);
+    let after = match &request.after {
+        Some(PageToken::Write(seq)) => Some(*seq),
+        _ => None,
+    };
     let constraints = plan.driver.constraints();
     if !constraints.is_empty() {
         let named = |at: usize, into: &mut Vec<(String, String)>| {
@@ -327,7 +326,7 @@ fn source(
         let others = others.filter_map(|at| named(at, &mut explained.intersected));
         let filters = Filters::new(shared.clone(), bound.clone(), others.collect());
         let (shared, bound) = (shared.clone(), bound.clone());
-        let (order, until) = (request.order, view.until);
+        let (order, until) = (request.order.recency(), view.until);
         let candidates = Candidates::new(shared, bound, sought, order, until, after);
         return From::Entries(Box::new(Entries {
             candidates,
@@ -351,7 +350,7 @@ fn source(
     explained.without_index = undeclared.chain(declared).collect();
     explained.without_index.dedup();
     From::Scan(Scan::in_order(
-        request.order,
+        request.order.recency(),
         view,
         after,
         request.keys_only,

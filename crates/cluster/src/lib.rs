@@ -16,6 +16,7 @@
 //! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `sketch`, `indexes` |
 mod address;
+mod answer;
 mod bound;
 mod candidates;
 mod catalog;
@@ -59,8 +60,9 @@ mod write;
 mod writer;
 
 pub use address::cassandra_address;
+pub use answer::Answer;
 pub use check::Checked;
-pub use dataset::{Answer, Batch, Dataset, Scanned};
+pub use dataset::{Batch, Dataset, Scanned};
 pub use error::{Error, Result};
 pub use find::Explained;
 pub use hbase_address::hbase_address;

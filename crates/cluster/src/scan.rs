@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use esker_coding::Seq;
-use esker_model::query::Order;
+use esker_model::query::Recency;
 
 use crate::bound::Bound;
 use crate::cells::{Cell, Mark};
@@ -25,7 +25,7 @@ enum Sorted {
     /// As the partitions come.
     No,
     /// By timestamp.
-    ByTime(Order),
+    ByTime(Recency),
     /// By key, ascending or descending.
     ByKey { reverse: bool },
 }
@@ -86,7 +86,12 @@ impl Scan {
     }
 
     /// By timestamp, behind `after`.
-    pub(crate) fn in_order(order: Order, view: View, after: Option<Seq>, keys_only: bool) -> Scan {
+    pub(crate) fn in_order(
+        order: Recency,
+        view: View,
+        after: Option<Seq>,
+        keys_only: bool,
+    ) -> Scan {
         Scan {
             behind: after.map(|after| Rank::Time(order.rank(after))),
             keys_only,

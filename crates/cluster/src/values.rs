@@ -3,7 +3,7 @@
 use esker_coding::{MAX_SEQ, Seq, Slice};
 use esker_model::Key;
 use esker_model::condition::Expr;
-use esker_model::query::{Compiled, NoEstimates, Order, Plan};
+use esker_model::query::{Compiled, NoEstimates, Plan, Recency};
 use esker_model::record::Record;
 
 use crate::candidates::Candidates;
@@ -75,7 +75,7 @@ impl Dataset {
             self.shared.clone(),
             bound.clone(),
             sought,
-            Order::Newest,
+            Recency::Newest,
             view.until,
             after,
         );

@@ -11,6 +11,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// Invalid input: a record, a key, a condition, a name, a limit.
     BadInput(String),
+    /// A sum, or the start of a bucket, is beyond the numbers that can be represented.
+    Overflow(String),
     /// Stored bytes are malformed.
     Damaged(String),
 }
@@ -30,7 +32,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::BadInput(text) | Error::Damaged(text) => f.write_str(text),
+            Error::BadInput(text) | Error::Overflow(text) | Error::Damaged(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

@@ -52,6 +52,9 @@ pub enum Error {
     /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and
     /// why.
     BadInput(String),
+    /// A sum, or the begin of a bucket, is too large to be represented exactly. The text says of
+    /// which field.
+    Overflow(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),
     /// The text of a condition has a syntax error.
@@ -154,6 +157,8 @@ pub enum ErrorKind {
     Exists,
     /// [`Error::BadInput`], [`Error::Record`], [`Error::Condition`]: the input does not fit.
     BadInput,
+    /// [`Error::Overflow`].
+    Overflow,
     /// [`Error::Unsupported`].
     Unsupported,
     /// [`Error::Damaged`].
@@ -252,6 +257,7 @@ impl Error {
             Error::UnknownSnapshot { .. } => ErrorKind::UnknownSnapshot,
             Error::Exists(_) => ErrorKind::Exists,
             Error::BadInput(_) | Error::Record(_) | Error::Condition(_) => ErrorKind::BadInput,
+            Error::Overflow(_) => ErrorKind::Overflow,
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::Damaged { .. } => ErrorKind::Damaged,
             Error::Locked { .. } => ErrorKind::Locked,
@@ -311,6 +317,7 @@ impl fmt::Display for Error {
             Error::UnknownSnapshot { name } => write!(f, "there is no snapshot `{name}`"),
             Error::Exists(text)
             | Error::BadInput(text)
+            | Error::Overflow(text)
             | Error::Unsupported(text)
             | Error::Unavailable(text)
             | Error::Busy(text) => f.write_str(text),
@@ -434,6 +441,7 @@ impl From<esker_model::Error> for Error {
     fn from(error: esker_model::Error) -> Error {
         match error {
             esker_model::Error::Damaged(what) => Error::damaged(what),
+            esker_model::Error::Overflow(what) => Error::Overflow(what),
             error => Error::BadInput(error.to_string()),
         }
     }

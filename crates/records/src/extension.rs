@@ -65,7 +65,7 @@ pub mod index {
     pub use crate::index::cost::Workload;
     pub use crate::index::{
         Access, Attribute, AttributeProfile, Best, Build, Completion, Deferred, Entry, Figures,
-        IndexEntry, IndexType, IndexTypes, Lookup, Order, Range, Tells, TreeEntry, TreeRange,
+        IndexEntry, IndexType, IndexTypes, Lookup, Range, Recency, Tells, TreeEntry, TreeRange,
         VisitPosting, Writes,
     };
     pub use esker_lsm::RunSink;

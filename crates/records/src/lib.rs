@@ -78,8 +78,8 @@ mod trees;
 mod write;
 
 pub use api::{
-    Answer, Batch, Database, Dataset, DatasetSnapshot, Keys, Options, Query, Scan, StoreSnapshot,
-    Task, WriteBatch,
+    AggregateQuery, Answer, Batch, Database, Dataset, DatasetSnapshot, Keys, Options, Query, Scan,
+    StoreSnapshot, Task, WriteBatch,
 };
 pub use consumer::Consumer;
 pub use error::{Error, ErrorKind, Result};
@@ -90,7 +90,7 @@ pub use esker_model::definition::{DatasetDef, Index, IndexKind};
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
 pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
-pub use query::{BulkOrder, Explain, Order, PageToken, Request};
+pub use query::{Explain, Order, PageToken, Request};
 pub use write::IntoUpdate;
 
 /// Definitions of datasets in detail, their texts, and the types of values.
@@ -166,6 +166,14 @@ pub mod explain {
     pub use crate::query::{
         Compared, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
     };
+}
+
+/// Parts of requests as data: orders, projections, aggregates.
+pub mod request {
+    pub use esker_model::query::{
+        Aggregate, Aggregation, Direction, FieldOrder, Group, GroupBy, Grouping, Groups, Ranking,
+    };
+    pub use esker_model::schema::Projection;
 }
 
 /// Results of queries of points.

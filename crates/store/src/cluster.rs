@@ -11,8 +11,8 @@ use esker::maintain::{
 };
 use esker::versions::{ValuePage, ValueToken};
 use esker::{
-    BulkOrder, DatasetDef, Durability, Error, Explain, Expr, Index, IndexKind, Key, PageToken,
-    Path, Record, Request, Result, Seq, Task, Update, field,
+    DatasetDef, Durability, Error, Explain, Expr, Index, IndexKind, Key, Order, PageToken, Path,
+    Record, Request, Result, Seq, Task, Update, field,
 };
 use esker_cluster::cells::{Cassandra, Cells, HBase};
 use esker_cluster::{Explained, Options};
@@ -37,6 +37,7 @@ fn failed(error: esker_cluster::Error) -> Error {
         Of::UnknownDataset { name, meant } => Error::UnknownDataset { name, meant },
         Of::Exists(text) => Error::Exists(text),
         Of::BadInput(text) => Error::BadInput(text),
+        Of::Overflow(text) => Error::Overflow(text),
         Of::Record(error) => Error::Record(error),
         Of::Unsupported(text) => Error::Unsupported(text),
         Of::Conflict { key, what } => Error::Conflict { key, what },
@@ -174,7 +175,7 @@ impl Answer<Record> for Found {
     }
 
     fn token(&self) -> Option<PageToken> {
-        self.0.last().map(PageToken)
+        self.0.token()
     }
 }
 
@@ -194,7 +195,7 @@ impl Answer<Key> for Keys {
     }
 
     fn token(&self) -> Option<PageToken> {
-        self.0.last().map(PageToken)
+        self.0.token()
     }
 }
 
@@ -292,6 +293,7 @@ impl Records for Held {
         // A scan by key reads all records for the first one.
         let mut any = Request::default();
         any.limit = Some(1);
+        any.order = Order::Any;
         Ok(self.0.count(&any).map_err(failed)?.0 == 0)
     }
 
@@ -312,10 +314,9 @@ impl Records for Held {
     fn visit(
         &self,
         request: &Request,
-        _order: BulkOrder,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
     ) -> Result<Explain> {
-        let mut answer = self.0.find_unordered(request).map_err(failed)?;
+        let mut answer = self.0.find(request).map_err(failed)?;
         while let Some(record) = answer.next_record().map_err(failed)? {
             if visit(record).is_break() {
                 break;

@@ -11,14 +11,15 @@ use esker::maintain::{
     CheckReport, IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport,
     SwitchProgress, SwitchReport,
 };
+use esker::request::{Aggregation, Group};
 use esker::schema::{IndexDef, Maintenance};
 use esker::space::{CellCount, Latest, Neighbour, TableBox};
 use esker::stats::{DatasetStats, NamedSnapshot, StoreStats, UsageCounts};
 use esker::versions::ValuePage;
 use esker::{
-    BulkOrder, Change, Changes, ChangesFrom, Consumer, Database, DatasetDef, DatasetSnapshot,
-    Durability, Explain, Expr, Index, IndexKind, Key, PageToken, Path, Position, Record, Request,
-    Result, Seq, Task, Update, WriteBatch,
+    Change, Changes, ChangesFrom, Consumer, Database, DatasetDef, DatasetSnapshot, Durability,
+    Explain, Expr, Index, IndexKind, Key, PageToken, Path, Position, Record, Request, Result, Seq,
+    Task, Update, WriteBatch,
 };
 
 use crate::answer::Answer;
@@ -184,10 +185,17 @@ macro_rules! records {
             fn visit(
                 &self,
                 request: &Request,
-                order: BulkOrder,
                 visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
             ) -> Result<Explain> {
-                self.request(request.clone()).visit(order, visit)
+                self.request(request.clone()).visit(visit)
+            }
+
+            fn aggregate(
+                &self,
+                aggregation: &Aggregation,
+                visit: &mut dyn FnMut(Group) -> ControlFlow<()>,
+            ) -> Result<Explain> {
+                self.aggregation(aggregation.clone()).visit(visit)
             }
 
             fn count(&self, request: &Request) -> Result<(u64, Explain)> {

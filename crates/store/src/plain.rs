@@ -9,13 +9,13 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esker::{
-    BulkOrder, DatasetDef, Durability, Error, Explain, Expr, Key, Order, PageToken, Path, Record,
-    Request, Result, Seq, Update,
+    DatasetDef, Durability, Error, Explain, Expr, Key, Order, PageToken, Path, Record, Request,
+    Result, Seq, Update,
 };
 use esker_model::definition::StoredDef;
-use esker_model::query::{Compiled, NoEstimates, Shape};
+use esker_model::query::{Compiled, NoEstimates, Ranking, Shape};
 use esker_model::record::RecordRef;
-use esker_model::schema::{Extracted, Extraction};
+use esker_model::schema::{Extracted, Extraction, Projection};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
@@ -178,10 +178,10 @@ struct PlainDataset {
     state: Arc<Mutex<State>>,
 }
 
-/// Results that are all in memory.
+/// Results that are all in memory, each with the token of a page that ends with it.
 struct Found<T> {
-    items: std::vec::IntoIter<(Seq, T)>,
-    last: Option<Seq>,
+    items: std::vec::IntoIter<(PageToken, T)>,
+    last: Option<PageToken>,
     explain: Explain,
 }
 
@@ -189,8 +189,8 @@ impl<T> Iterator for Found<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        let (seq, item) = self.items.next()?;
-        self.last = Some(seq);
+        let (token, item) = self.items.next()?;
+        self.last = Some(token);
         Some(Ok(item))
     }
 }
@@ -201,7 +201,7 @@ impl<T: Send> Answer<T> for Found<T> {
     }
 
     fn token(&self) -> Option<PageToken> {
-        self.last.map(PageToken)
+        self.last.clone()
     }
 }
 
@@ -216,32 +216,69 @@ impl PlainDataset {
         }
     }
 
-    /// The records of a request, in its order or by key, up to the limit.
-    fn matches(&self, request: &Request, by_key: bool) -> Result<(Vec<Record>, Explain)> {
+    /// The records of a request, in its order, behind its page and offset, up to the limit.
+    fn matches(&self, request: &Request) -> Result<(Vec<(PageToken, Record)>, Explain)> {
         self.read(|held| {
             let shape = Shape::new(&StoredDef::new(&held.def));
             let compiled = Compiled::new(&shape, request.condition.clone(), &mut NoEstimates)?;
             let all = (0..held.records.len()).filter_map(|at| held.record(at));
-            let mut found: Vec<Record> = all
-                .filter(|record| {
-                    let stored = RecordRef::parse(record.stored());
-                    stored.is_some_and(|stored| compiled.confirm(&stored, &shape, None))
-                })
-                .collect();
-            if !by_key {
-                found.sort_by_key(|record| request.order.rank(record.seq()));
-            }
-            if let Some(after) = request.after {
-                let behind = request.order.rank(after.0);
-                found.retain(|record| request.order.rank(record.seq()) > behind);
-            }
+            let found = all.filter(|record| {
+                let stored = RecordRef::parse(record.stored());
+                stored.is_some_and(|stored| compiled.confirm(&stored, &shape, None))
+            });
+            let mut found = ordered(&shape, request, found)?;
+            found.drain(..request.offset.min(found.len()));
             found.truncate(request.limit.unwrap_or(usize::MAX));
+            if !request.select.is_empty() {
+                let projection = Projection::new(&request.select);
+                for (_, record) in &mut found {
+                    let json = projection.apply(record.json())?;
+                    *record = Record::from_json(record.key().clone(), record.seq(), &json);
+                }
+            }
             let mut explain = Explain::default();
             explain.plan.scan = Some("all records".to_string());
             explain.steps.answers = found.len() as u64;
             Ok((found, explain))
         })
     }
+}
+
+/// Records in the order of a request, without those of earlier pages.
+fn ordered(
+    shape: &Shape,
+    request: &Request,
+    found: impl Iterator<Item = Record>,
+) -> Result<Vec<(PageToken, Record)>> {
+    if request.order.is_sorted() {
+        let mut ranking = Ranking::new(shape, &request.order)?;
+        let behind = ranking.behind(request.after.as_ref())?;
+        let mut ranked = Vec::new();
+        for record in found {
+            let mut rank = Vec::new();
+            ranking.rank(record.json(), record.key().as_bytes(), &mut rank);
+            if behind.as_ref().is_none_or(|behind| rank > *behind) {
+                ranked.push((rank, record));
+            }
+        }
+        ranked.sort_by(|a, b| a.0.cmp(&b.0));
+        let rows = ranked.into_iter();
+        return Ok(rows
+            .map(|(rank, record)| (PageToken::Row(rank), record))
+            .collect());
+    }
+    let order = request.order.recency();
+    let after = request.after.as_ref().map(PageToken::write).transpose()?;
+    let behind = after.map(|after| order.rank(after));
+    let rank = |record: &Record| order.rank(record.seq());
+    let mut found: Vec<Record> = found
+        .filter(|record| behind.is_none_or(|behind| rank(record) > behind))
+        .collect();
+    found.sort_by_key(rank);
+    let rows = found.into_iter();
+    Ok(rows
+        .map(|record| (PageToken::Write(record.seq()), record))
+        .collect())
 }
 
 impl Records for PlainDataset {
@@ -259,18 +296,17 @@ impl Records for PlainDataset {
     }
 
     fn find(&self, request: &Request) -> Result<Box<dyn Answer<Record>>> {
-        let (found, explain) = self.matches(request, false)?;
-        let items: Vec<_> = found.into_iter().map(|r| (r.seq(), r)).collect();
+        let (found, explain) = self.matches(request)?;
         Ok(Box::new(Found {
-            items: items.into_iter(),
+            items: found.into_iter(),
             last: None,
             explain,
         }))
     }
 
     fn keys(&self, request: &Request) -> Result<Box<dyn Answer<Key>>> {
-        let (found, explain) = self.matches(request, false)?;
-        let keys = found.into_iter().map(|r| (r.seq(), r.key().clone()));
+        let (found, explain) = self.matches(request)?;
+        let keys = found.into_iter().map(|(token, r)| (token, r.key().clone()));
         Ok(Box::new(Found {
             items: keys.collect::<Vec<_>>().into_iter(),
             last: None,
@@ -281,21 +317,20 @@ impl Records for PlainDataset {
     fn visit(
         &self,
         request: &Request,
-        _order: BulkOrder,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
     ) -> Result<Explain> {
-        let (found, explain) = self.matches(request, true)?;
-        let _ = found.into_iter().try_for_each(visit);
+        let (found, explain) = self.matches(request)?;
+        let _ = found.into_iter().try_for_each(|(_, record)| visit(record));
         Ok(explain)
     }
 
     fn count(&self, request: &Request) -> Result<(u64, Explain)> {
-        let (found, explain) = self.matches(request, true)?;
+        let (found, explain) = self.matches(request)?;
         Ok((found.len() as u64, explain))
     }
 
     fn explain(&self, request: &Request) -> Result<Explain> {
-        Ok(self.matches(request, true)?.1)
+        Ok(self.matches(request)?.1)
     }
 
     fn scan(
@@ -304,18 +339,17 @@ impl Records for PlainDataset {
         reverse: bool,
     ) -> Result<Box<dyn Answer<Record>>> {
         let mut request = Request::default();
-        request.order = Order::Oldest;
-        let (mut found, explain) = self.matches(&request, true)?;
-        found.retain(|record| {
+        request.order = Order::Key;
+        let (mut found, explain) = self.matches(&request)?;
+        found.retain(|(_, record)| {
             use std::ops::RangeBounds;
             (from.clone(), to.clone()).contains(record.key())
         });
         if reverse {
             found.reverse();
         }
-        let items: Vec<_> = found.into_iter().map(|r| (r.seq(), r)).collect();
         Ok(Box::new(Found {
-            items: items.into_iter(),
+            items: found.into_iter(),
             last: None,
             explain,
         }))
@@ -383,9 +417,9 @@ impl Dataset for PlainDataset {
         condition: Expr,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let (found, _) = self.matches(&Request::of(condition), true)?;
+        let (found, _) = self.matches(&Request::of(condition))?;
         let mut batch = self.batch();
-        for record in &found {
+        for (_, record) in &found {
             batch.delete(record.key())?;
         }
         batch.commit()?;

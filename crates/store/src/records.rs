@@ -9,13 +9,14 @@ use esker::maintain::{
     IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport, SwitchProgress,
     SwitchReport,
 };
+use esker::request::{Aggregation, Group, Grouping, Groups};
 use esker::schema::{IndexDef, Maintenance};
 use esker::space::{CellCount, Latest, Neighbour, TableBox};
 use esker::stats::{DatasetStats, UsageCounts};
 use esker::versions::{ValuePage, ValueToken};
 use esker::{
-    BulkOrder, Change, ChangesFrom, DatasetDef, Durability, Explain, Expr, Index, IndexKind, Key,
-    Path, Position, Record, Request, Result, Seq, Task, Update, Value,
+    Change, ChangesFrom, DatasetDef, Durability, Explain, Expr, Index, IndexKind, Key, Order, Path,
+    Position, Record, Request, Result, Seq, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
 use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
@@ -85,15 +86,14 @@ pub trait Records: Send + Sync {
     /// As [`Records::find`].
     fn keys(&self, request: &Request) -> Result<Box<dyn Answer<Key>>>;
 
-    /// Passes every record of a request (at most the limit) to `visit` until that breaks, in an
-    /// order other than recency: faster for large answers.
+    /// Passes every record of a request (at most the limit) to `visit` until that breaks. The
+    /// orders any and key are faster for large answers than [`Records::find`].
     ///
     /// # Errors
-    /// As [`Records::find`]; [`esker::Error::BadInput`] for a request that continues after a page.
+    /// As [`Records::find`].
     fn visit(
         &self,
         request: &Request,
-        order: BulkOrder,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
     ) -> Result<Explain>;
 
@@ -206,10 +206,9 @@ pub trait Records: Send + Sync {
         path: &Path,
         from: (f64, f64),
     ) -> Result<(Vec<Neighbour>, Explain)> {
-        let mut request = request.clone();
-        let most = request.limit.take().unwrap_or(usize::MAX);
+        let most = request.limit.unwrap_or(usize::MAX);
         let mut nearest = Nearest::new(&shape(&self.def()), path, from, most)?;
-        let explain = self.visit(&request, BulkOrder::Any, &mut |record| {
+        let explain = self.visit(&request.all(), &mut |record| {
             nearest.add(record);
             ControlFlow::Continue(())
         })?;
@@ -222,7 +221,7 @@ pub trait Records: Send + Sync {
     /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid.
     fn cells(&self, request: &Request, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         let mut cells = CellCounts::new(&shape(&self.def()), path, degrees)?;
-        self.visit(request, BulkOrder::Any, &mut |record| {
+        self.visit(&request.all(), &mut |record| {
             cells.add(&record);
             ControlFlow::Continue(())
         })?;
@@ -242,11 +241,47 @@ pub trait Records: Send + Sync {
     ) -> Result<(Vec<Record>, Explain)> {
         let shape = shape(&self.def());
         let (mut per, request) = LatestPer::new(&shape, request.clone(), key, latest)?;
-        let explain = self.visit(&request, BulkOrder::Any, &mut |record| {
+        let explain = self.visit(&request, &mut |record| {
             per.add(record);
             ControlFlow::Continue(())
         })?;
         Ok((per.finish(), explain))
+    }
+
+    /// Computes aggregates of groups of records, and passes the groups to `visit`, in their order,
+    /// until that breaks.
+    ///
+    /// # Errors
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the aggregation does not fit the
+    /// dataset; [`esker::Error::Overflow`] if a sum cannot be represented.
+    fn aggregate(
+        &self,
+        aggregation: &Aggregation,
+        visit: &mut dyn FnMut(Group) -> ControlFlow<()>,
+    ) -> Result<Explain> {
+        let grouping = Grouping::new(&shape(&self.def()), aggregation)?;
+        let mut request = Request::default();
+        request.condition.clone_from(&aggregation.condition);
+        request.order = Order::Any;
+        let mut groups = Groups::new(grouping);
+        let explain = if aggregation.is_count() {
+            let (count, explain) = self.count(&request)?;
+            groups.add_counted(count);
+            explain
+        } else {
+            let mut added = Ok(());
+            let explain = self.visit(&request, &mut |record| {
+                added = groups.add(record.json());
+                match added {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            })?;
+            added?;
+            explain
+        };
+        let _ = groups.finish()?.into_iter().try_for_each(visit);
+        Ok(explain)
     }
 
     /// Reads a key of the dataset from text.

@@ -10,7 +10,7 @@
 use std::ops::ControlFlow;
 
 use esker::{
-    AreaExpr, BulkOrder, Database, DatasetDef, Durability, Explain, Index, KeyType, Options, field,
+    AreaExpr, Order, Database, DatasetDef, Durability, Explain, Index, KeyType, Options, field,
 };
 use fastrand::Rng;
 
@@ -95,7 +95,7 @@ fn main() {
                 found += usize::from(!record.json().is_empty());
                 ControlFlow::Continue(())
             };
-            let explain = query.visit(BulkOrder::Any, visit).unwrap();
+            let explain = query.order(Order::Any).visit(visit).unwrap();
             for (sum, more) in blocks.iter_mut().zip(counted(&explain)) {
                 *sum += more;
             }

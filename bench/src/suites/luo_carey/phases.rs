@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker::BulkOrder;
+use esker::Order;
 use esker::experimental::LookupOptions;
 use esker::maintain::Compaction;
 use esker::maintain::Validation;
@@ -234,9 +234,9 @@ impl<'j> Lab<'j> {
             }
             let more = [("percent", percent(width))];
             for (subject, lookup, order) in [
-                ("naive, by key", way(0, true, true), BulkOrder::Key),
-                ("batches, any order", way(batch, true, true), BulkOrder::Any),
-                ("batches, by key", way(batch, true, true), BulkOrder::Key),
+                ("naive, by key", way(0, true, true), Order::Key),
+                ("batches, any order", way(batch, true, true), Order::Any),
+                ("batches, by key", way(batch, true, true), Order::Key),
             ] {
                 let how = How {
                     lookup,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker::experimental::NextTable;
 use esker::schema::Merging;
 use esker::{
-    AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
+    AreaExpr, Order, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
     KeyType, Options, field,
 };
 use esker_lsm::Seq;
@@ -215,7 +215,7 @@ impl Space for Esker {
     }
 
     fn find(&mut self, rect: &Rect, visit: Visit<'_>) -> Result<()> {
-        let explain = self.within(rect).visit(BulkOrder::Any, &mut |record| {
+        let explain = self.within(rect).order(Order::Any).visit(&mut |record| {
             visit(record.json());
             ControlFlow::Continue(())
         })?;

@@ -9,7 +9,7 @@ use esker::maintain::Validation;
 use esker::maintain::{RepairOptions, RepairReport};
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand,
+    Order, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand,
     Options, Path, Type, Value, WriteBatch, field,
 };
 use serde::{Deserialize, Serialize};
@@ -235,14 +235,14 @@ pub struct Range {
 }
 
 /// How a question is answered through an index.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct How {
     /// How candidates are validated.
     pub validation: Validation,
     /// By which optimizations records are looked up.
     pub lookup: LookupOptions,
     /// In which order they are wanted.
-    pub order: BulkOrder,
+    pub order: Order,
 }
 
 impl Default for How {
@@ -250,7 +250,7 @@ impl Default for How {
         How {
             validation: Validation::default(),
             lookup: LookupOptions::default(),
-            order: BulkOrder::Any,
+            order: Order::Any,
         }
     }
 }
@@ -363,7 +363,7 @@ impl Store {
 }
 
 fn visit_all(query: esker::Query, how: &How, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
-    query.visit(how.order, &mut |record| {
+    query.order(how.order.clone()).visit(&mut |record| {
         visit(record.json());
         ControlFlow::Continue(())
     })?;

@@ -3,15 +3,15 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    AdviseArgs, BackupArgs, ChangesArgs, CompactArgs, CompletionsArgs, CopyArgs, CountArgs,
-    CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FindArgs, GetArgs, IndexArgs,
-    ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs, PublishArgs, PutArgs,
-    RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs, ReplayArgs, ScanArgs,
+    AdviseArgs, AggregateArgs, BackupArgs, ChangesArgs, CompactArgs, CompletionsArgs, CopyArgs,
+    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FindArgs, GetArgs,
+    IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs, PublishArgs,
+    PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs, ReplayArgs, ScanArgs,
     SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs, WithinArgs,
 };
 #[cfg(feature = "volume")]
 use super::{VolumeArgs, volume};
-use super::{changes, copy, datasets, expiry, help, pubsub, space, update, values};
+use super::{aggregate, changes, copy, datasets, expiry, help, pubsub, space, update, values};
 use crate::report::ProgressForm;
 
 /// Find JSON records by any of their fields.
@@ -101,6 +101,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  esker count db events\n  esker count db events files 1 3\n  esker count db events --where 'user = ann or files > 3'"
     )]
     Count(CountArgs),
+    /// Print numbers of groups of records: counts, sums, least and greatest values, percentiles
+    #[command(after_help = aggregate::AGGREGATE_HELP)]
+    Aggregate(AggregateArgs),
     /// Add, switch or drop an index of a dataset, or resume an interrupted change
     #[command(after_help = help::INDEX)]
     Index(IndexArgs),

@@ -244,15 +244,20 @@ a value with blanks. If a field is absent, `is null` holds and no other test doe
 not). A time is RFC 3339, or a number in the field's unit; after <, <=, > and >= it can also be relative: now, now-1h,
 now+1d12h. Quote EXPR for the shell. If you give several EXPR, all must hold.
 
+--order FIELD[:asc|desc],... sorts by values: numbers by value, text by code points; if a field has several types,
+booleans come before numbers, times and text. An array counts by its least value (asc) or its greatest (desc). Records
+without the field, with null or an object there, come last. Equal records are in the order of their keys.
+
 If --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.
-Records written meanwhile belong before the first page; with --snapshot nothing changes between pages.
+Newest first, records written meanwhile belong before the first page; with --snapshot nothing changes between pages.
 
 Examples:
   esker find db events user=ann 'time>=1547194388' --limit 10
   esker find db events 'path^=src/' --oldest
+  esker find db events 'user = ann' --order files:desc,time --select id,files --limit 10 --offset 20
   esker find db events 'user in (ann, bob) and not tags contains new'
   esker find db events 'title = \"two words\" or (ms > 10 and title is null)'
-  esker find db events user=ann --format csv --columns id,user,address.city";
+  esker find db events user=ann --format csv --select id,user,address.city";
 
 pub(super) const COMPLETIONS: &str = "\
 The script completes commands, options, and the names of datasets, fields, snapshots and consumers of the store on the

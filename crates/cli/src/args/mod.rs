@@ -1,5 +1,6 @@
 //! The syntax of the command line: commands, arguments, and parsers of their values.
 
+mod aggregate;
 mod changes;
 mod command;
 mod copy;
@@ -21,6 +22,7 @@ pub(crate) use self::pubsub::{
     SubscribeArgs,
 };
 pub(crate) use self::update::UpdateArgs;
+pub(crate) use aggregate::AggregateArgs;
 pub(crate) use changes::ChangesArgs;
 pub(crate) use command::{Cli, Command};
 pub(crate) use copy::CopyArgs;
@@ -32,7 +34,7 @@ pub(crate) use manage::{
     RepairCompaction, RepairLookups, SnapshotArgs, StatArgs,
 };
 pub(crate) use query::{
-    AnswerOrder, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs,
+    AnswerArgs, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs,
     ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};

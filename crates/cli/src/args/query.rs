@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
+use esker::Order;
 
 use super::values::{Columns, columns, limit, validation, versions};
 
@@ -13,10 +14,11 @@ pub(crate) struct RowsArgs {
     /// How records are printed
     #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
     pub(crate) format: RowForm,
-    /// With csv and table: the fields to print, as paths; a comma in a name has a backslash before
-    /// it [default: the fields of the first record]
-    #[arg(long, value_name = "PATH,...", value_parser = columns)]
-    pub(crate) columns: Vec<Columns>,
+    /// Print only these fields, as paths; a comma in a name has a backslash before it. NDJSON keeps
+    /// the objects around them, and leaves out fields that a record does not have [default: whole
+    /// records; with csv and table, the fields of the first record]
+    #[arg(long, alias = "columns", value_name = "PATH,...", value_parser = columns)]
+    pub(crate) select: Vec<Columns>,
 }
 
 /// The form of printed records.
@@ -73,7 +75,7 @@ pub(crate) struct VersionArgs {
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
     pub(crate) versions: usize,
     /// Print each version as one JSON object, {"seq":SEQ,"record":RECORD}
-    #[arg(long, conflicts_with_all = ["format", "columns"])]
+    #[arg(long, conflicts_with_all = ["format", "select"])]
     pub(crate) json: bool,
     /// As they were in the snapshot of this name
     #[arg(long, value_name = "NAME")]
@@ -117,7 +119,7 @@ pub(crate) struct QueryArgs {
     pub(crate) limit: Option<usize>,
     /// Print only the keys, one per line; faster if the index and the maintenance strategy (`esker
     /// maintain --help`) make reading the records unnecessary
-    #[arg(long, conflicts_with_all = ["format", "columns"])]
+    #[arg(long, conflicts_with_all = ["format", "select"])]
     pub(crate) keys_only: bool,
     /// How index entries are checked: auto, direct (by reading their records) or timestamp (by the
     /// primary-key index)
@@ -137,27 +139,19 @@ pub(crate) struct QueryArgs {
     pub(crate) rows: RowsArgs,
 }
 
-/// The order of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AnswerOrder {
-    /// The most recently written first
-    Newest,
-    /// The least recently written first
-    Oldest,
-    /// In no particular order: the fastest for many records
-    Any,
-    /// By primary key, ascending
-    Key,
-}
-
 /// Arguments of every query by field.
 #[derive(Args)]
 pub(crate) struct AnswerArgs {
-    /// The order of the records
-    #[arg(long, value_enum, default_value_t = AnswerOrder::Newest)]
-    pub(crate) order: AnswerOrder,
+    /// The order of the records: newest or oldest (by their writes), key (by primary key), any (the
+    /// fastest for many records), or fields, as in delay:desc,dest; a field of such a name is
+    /// key:asc
+    #[arg(long, value_name = "ORDER", default_value = "newest")]
+    pub(crate) order: Order,
+    /// Leave out this many records, the first in the order
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: usize,
     /// Continue after the page that ended with this token: with the same conditions and order
-    /// (newest or oldest)
+    /// (not any)
     #[arg(long, value_name = "TOKEN")]
     pub(crate) after: Option<esker::PageToken>,
     #[command(flatten)]
@@ -203,8 +197,8 @@ pub(crate) struct FindArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Conditions; all must hold
-    #[arg(required = true, value_name = "EXPR")]
+    /// Conditions; all must hold [default: all records]
+    #[arg(value_name = "EXPR")]
     pub(crate) conditions: Vec<String>,
     /// Oldest first: the same as `--order oldest`
     #[arg(long, conflicts_with = "order")]

@@ -91,11 +91,11 @@ pub(crate) struct WithinArgs {
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["count", "cells", "latest_per"])]
     pub(crate) after: Option<esker::PageToken>,
     /// Print only their number
-    #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "columns", "keys_only"])]
+    #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "select", "keys_only"])]
     pub(crate) count: bool,
     /// Print the number of records in each cell of a grid, whose cells have sides of this many
     /// degrees
-    #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "columns", "keys_only", "order"])]
+    #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "select", "keys_only", "order"])]
     pub(crate) cells: Option<f64>,
     /// Consider only the newest record of each value of this field
     #[arg(long, value_name = "PATH", conflicts_with_all = ["keys_only", "order"])]

@@ -38,7 +38,7 @@ fn with_completers(command: clap::Command) -> clap::Command {
             "snapshot" => ArgValueCompleter::new(snapshots),
             "consumer" => ArgValueCompleter::new(consumers),
             "index" => ArgValueCompleter::new(indexes),
-            "path" | "conditions" | "tokens" | "changes" | "columns" | "rebuild_index"
+            "path" | "conditions" | "tokens" | "changes" | "select" | "rebuild_index"
             | "latest_per" | "time" => ArgValueCompleter::new(fields),
             _ => return arg,
         };

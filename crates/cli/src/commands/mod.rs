@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod advise;
+pub(crate) mod aggregate;
 pub(crate) mod changes;
 mod city;
 pub(crate) mod complete;

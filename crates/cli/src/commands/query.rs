@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use esker::{
-    BulkOrder, Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path, Request, Type, field,
+    Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path, Record, Request, Type, field,
 };
 use esker_store::Records;
 
 use super::{fields, plan};
 use crate::args::{
-    AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
+    AnswerArgs, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
@@ -20,7 +20,7 @@ use crate::store::{dataset_at, open_to_read};
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
     let (record, at) = (&args.record, args.snapshot.as_deref());
-    let mut rows = Rows::new(&args.rows)?;
+    let mut rows = Rows::new(&args.rows);
     let db = open_to_read(&record.dir, memory)?;
     let dataset = dataset_at(&*db, &record.dataset, at)?;
     let Some(record) = dataset.get(&dataset.parse_key(&record.key)?)? else {
@@ -38,13 +38,8 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let dataset = dataset_at(&*db, &args.dataset, at)?;
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
-    let found = answer(
-        &*dataset,
-        Request::of(condition),
-        args.answer.order,
-        args.answer.after,
-        &args.answer.query,
-    )?;
+    let request = placed(Request::of(condition), &args.answer);
+    let found = answer(&*dataset, request, &args.answer.query)?;
     explained(found, &*dataset, &[path])
 }
 
@@ -54,13 +49,8 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&*db, &args.dataset, at)?;
     let request = between(&*dataset, &args.path, &args.lo, &args.hi)?;
-    let found = answer(
-        &*dataset,
-        request,
-        args.answer.order,
-        args.answer.after,
-        &args.answer.query,
-    )?;
+    let request = placed(request, &args.answer);
+    let found = answer(&*dataset, request, &args.answer.query)?;
     explained(found, &*dataset, &[path(&args.path)?])
 }
 
@@ -70,19 +60,11 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&*db, &args.dataset, at)?;
     let conditions = conditions(&args.conditions)?;
-    let order = if args.oldest {
-        AnswerOrder::Oldest
-    } else {
-        args.answer.order
-    };
-    let request = filtered(&conditions);
-    let found = answer(
-        &*dataset,
-        request,
-        order,
-        args.answer.after,
-        &args.answer.query,
-    )?;
+    let mut request = placed(filtered(&conditions), &args.answer);
+    if args.oldest {
+        request.order = Order::Oldest;
+    }
+    let found = answer(&*dataset, request, &args.answer.query)?;
     explained(found, &*dataset, &paths(&conditions))
 }
 
@@ -122,7 +104,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
         }
         output.finish()?;
     } else {
-        printed = print(records, &mut Rows::new(&args.query.rows)?)?;
+        printed = print(records, &mut Rows::new(&args.query.rows))?;
     }
     plan::explain(args.query.explain, || scan.explain());
     Ok(Outcome::found(printed))
@@ -143,7 +125,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     };
     let (count, plan) = dataset.count(&request)?;
     notes(&plan);
-    note_what_a_scan_read(&plan, AnswerOrder::Any, None);
+    note_what_a_scan_read(&plan, None);
     plan::explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
@@ -217,39 +199,29 @@ fn between(dataset: &dyn Records, attribute: &str, lo: &str, hi: &str) -> Result
     }))
 }
 
+/// The request with the order, the offset and the page of the arguments.
+fn placed(request: Request, args: &AnswerArgs) -> Request {
+    let mut request = request;
+    request.order = args.order.clone();
+    request.offset = args.offset;
+    request.after.clone_from(&args.after);
+    request
+}
+
 /// Runs a request and prints its records.
 pub(super) fn answer(
     dataset: &dyn Records,
     mut request: Request,
-    order: AnswerOrder,
-    after: Option<PageToken>,
     args: &QueryArgs,
 ) -> Result<Outcome, Failure> {
     request.limit = args.limit;
     request.validation = args.validation;
-    if let Some(token) = after {
-        if !matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest) {
-            return Err(Failure::Usage(
-                "--after needs --order newest or oldest".to_string(),
-            ));
-        }
-        request.after = Some(token);
-    }
-    let keys_only = args.keys_only;
-    if keys_only && order == AnswerOrder::Key {
+    if request.after.is_some() && request.order == Order::Any {
         return Err(Failure::Usage(
-            "--keys-only needs --order newest, oldest or any".to_string(),
+            "--after needs another order than any".to_string(),
         ));
     }
-    match order {
-        // `--keys-only` is as fast in the order of recency as in any other.
-        AnswerOrder::Any if keys_only => {}
-        AnswerOrder::Newest => {}
-        AnswerOrder::Oldest => request.order = Order::Oldest,
-        AnswerOrder::Any => return visit(dataset, &request, BulkOrder::Any, args),
-        AnswerOrder::Key => return visit(dataset, &request, BulkOrder::Key, args),
-    }
-    if keys_only {
+    if args.keys_only {
         let mut output = Output::new();
         let mut printed = 0;
         let mut keys = dataset.keys(&request)?;
@@ -265,29 +237,34 @@ pub(super) fn answer(
             printed += 1;
         }
         output.finish()?;
-        note_what_a_scan_read(&keys.explain(), order, args.limit);
-        note_next_page(keys.token(), printed, order, args.limit);
+        note_what_a_scan_read(&keys.explain(), Some(&request));
+        note_next_page(keys.token(), printed, &request);
         plan::explain(args.explain, || keys.explain());
         return Ok(Outcome::found(printed));
     }
-    let mut rows = Rows::new(&args.rows)?;
+    let is_bulk = matches!(request.order, Order::Any | Order::Key);
+    if is_bulk && request.after.is_none() {
+        return visit(dataset, &request, args);
+    }
+    let mut rows = Rows::new(&args.rows);
     let mut answer = dataset.find(&request)?;
     notes(&answer.explain());
     let printed = print(answer.by_ref(), &mut rows)?;
-    note_what_a_scan_read(&answer.explain(), order, args.limit);
-    note_next_page(answer.token(), printed, order, args.limit);
+    note_what_a_scan_read(&answer.explain(), Some(&request));
+    note_next_page(answer.token(), printed, &request);
     plan::explain(args.explain, || answer.explain());
     Ok(Outcome::found(printed))
 }
 
-/// Notes how many records a scan without an index read, and how it could read fewer.
-pub(super) fn note_what_a_scan_read(plan: &Explain, order: AnswerOrder, limit: Option<usize>) {
+/// Notes how many records a scan without an index read, and how the request could read fewer.
+pub(super) fn note_what_a_scan_read(plan: &Explain, request: Option<&Request>) {
     if plan.notes.is_empty() || plan.plan.scan.is_none() {
         return;
     }
     let read = counted(plan.steps.scanned, "record");
-    let is_by_recency = matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest);
-    let sooner = match limit.filter(|_| is_by_recency) {
+    let is_by_recency = |request: &&Request| matches!(request.order, Order::Newest | Order::Oldest);
+    let limit = request.filter(is_by_recency).and_then(|r| r.limit);
+    let sooner = match limit {
         None => String::new(),
         Some(1) => "; with --order any it would stop at the first match".to_string(),
         Some(limit) => format!("; with --order any it would stop at the first {limit} matches"),
@@ -296,35 +273,26 @@ pub(super) fn note_what_a_scan_read(plan: &Explain, order: AnswerOrder, limit: O
 }
 
 /// Prints the token of the next page, if the page is full.
-fn note_next_page(
-    token: Option<PageToken>,
-    printed: u64,
-    order: AnswerOrder,
-    limit: Option<usize>,
-) {
-    let is_paged = matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest);
+fn note_next_page(token: Option<PageToken>, printed: u64, request: &Request) {
     if let Some(token) = token
-        && is_paged
-        && limit.is_some_and(|limit| limit as u64 == printed)
+        && request.order != Order::Any
+        && request.limit.is_some_and(|limit| limit as u64 == printed)
     {
         note(format_args!("there may be more: --after {token}"));
     }
 }
 
-/// Runs a request in an order other than recency, and prints its records.
-fn visit(
-    dataset: &dyn Records,
-    request: &Request,
-    order: BulkOrder,
-    args: &QueryArgs,
-) -> Result<Outcome, Failure> {
-    let mut rows = Rows::new(&args.rows)?;
-    let mut failed = None;
+/// Runs a request in the order of keys or in any order, and prints its records.
+fn visit(dataset: &dyn Records, request: &Request, args: &QueryArgs) -> Result<Outcome, Failure> {
+    let mut rows = Rows::new(&args.rows);
+    let (mut failed, mut last) = (None, None);
     let visited = dataset.visit(
         request,
-        order,
-        &mut |record| match rows.record(record.json()) {
-            Ok(()) => ControlFlow::Continue(()),
+        &mut |record: Record| match rows.record(record.json()) {
+            Ok(()) => {
+                last = Some(record.key().clone());
+                ControlFlow::Continue(())
+            }
             Err(failure) => {
                 failed = Some(failure);
                 ControlFlow::Break(())
@@ -338,7 +306,10 @@ fn visit(
     rows.flush()?;
     let plan = visited?;
     notes(&plan);
-    note_what_a_scan_read(&plan, AnswerOrder::Any, args.limit);
+    note_what_a_scan_read(&plan, Some(request));
+    // In the order of keys, the place of a record is its key.
+    let token = last.map(|key| PageToken::Row(key.as_bytes().to_vec()));
+    note_next_page(token, rows.written(), request);
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(rows.written()))
 }

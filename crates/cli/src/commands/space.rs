@@ -1,7 +1,7 @@
 //! `within` and `near`: points in an area, and nearest to a point.
 
 use esker::space::{CellCount, Latest, Neighbour};
-use esker::{AreaExpr, Explain, Path, Record, Request, Type, Value, field};
+use esker::{AreaExpr, Explain, Order, Path, Record, Request, Type, Value, field};
 use esker_store::Records;
 
 use super::fields::note_unknown;
@@ -9,7 +9,7 @@ use super::plan;
 use super::query::{
     answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths, print,
 };
-use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
+use crate::args::{AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
 use crate::output::{Output, counted, note};
@@ -113,7 +113,7 @@ fn count(
     request.validation = args.query.validation;
     let (count, plan) = dataset.count(&request)?;
     notes(&plan);
-    note_what_a_scan_read(&plan, AnswerOrder::Any, None);
+    note_what_a_scan_read(&plan, None);
     plan::explain(args.query.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
@@ -126,20 +126,21 @@ fn count(
 
 fn ordered(
     dataset: &dyn Records,
-    request: Request,
+    mut request: Request,
     area: &AreaExpr,
     args: &WithinArgs,
 ) -> Result<Outcome, Failure> {
-    let order = match args.order {
+    request.order = match args.order {
         AreaOrder::Distance => {
             let (near, plan) = dataset.by_distance(&request, &args.path, area.middle()?)?;
             return neighbours(&near, plan, &args.query);
         }
-        AreaOrder::Newest => AnswerOrder::Newest,
-        AreaOrder::Oldest => AnswerOrder::Oldest,
-        AreaOrder::Any => AnswerOrder::Any,
+        AreaOrder::Newest => Order::Newest,
+        AreaOrder::Oldest => Order::Oldest,
+        AreaOrder::Any => Order::Any,
     };
-    answer(dataset, request, order, args.after, &args.query)
+    request.after.clone_from(&args.after);
+    answer(dataset, request, &args.query)
 }
 
 /// The records that `--latest-per` considers.
@@ -218,7 +219,7 @@ fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Out
         }
         output.finish()?;
     } else {
-        let mut rows = Rows::new(&args.rows)?;
+        let mut rows = Rows::new(&args.rows);
         for near in near {
             rows.record(&with_distance(near.record.json(), near.distance))?;
         }
@@ -253,7 +254,7 @@ fn rows(records: Vec<Record>, plan: Explain, args: &QueryArgs) -> Result<Outcome
         output.finish()?;
         records.len() as u64
     } else {
-        print(records.into_iter().map(Ok), &mut Rows::new(&args.rows)?)?
+        print(records.into_iter().map(Ok), &mut Rows::new(&args.rows))?
     };
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(printed))

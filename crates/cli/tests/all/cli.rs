@@ -612,7 +612,6 @@ fn bad_questions_get_an_answer_that_says_why() {
         (&["count", "ev", "at", "9", "1"], 2),
         (&["count", "ev", "at", "9"], 2),
         (&["count", "ev", "at"], 2),
-        (&["find", "ev"], 2),
         (&["find", "ev", "user"], 2),
         (&["find", "ev", "=3"], 2),
         (&["find", "ev", "score>=NaN"], 2),

@@ -26,6 +26,7 @@ mod partial;
 mod pictures;
 mod plain;
 mod protocols;
+mod questions;
 mod repair;
 mod replay;
 mod repository;

@@ -77,7 +77,7 @@ fn records_are_printed_as_csv() {
     // A field that the first record lacks has no column, which is reported once.
     assert_eq!(csv.stderr.matches("`extra`").count(), 1, "{}", csv.stderr);
     assert!(
-        csv.stderr.contains("--columns id,user,page,ms,tags,extra"),
+        csv.stderr.contains("--select id,user,page,ms,tags,extra"),
         "{}",
         csv.stderr
     );
@@ -86,7 +86,7 @@ fn records_are_printed_as_csv() {
         "visits",
         "--format",
         "csv",
-        "--columns",
+        "--select",
         "ms,user.name,tags,nothing",
     ];
     let csv = site.run("scan", &named).expect(0);
@@ -97,7 +97,7 @@ fn records_are_printed_as_csv() {
     assert_eq!(csv.stderr, "");
     // Every command that prints records has the option; newest first, where that is the command's
     // order.
-    let two = ["--format", "csv", "--columns", "id,ms"];
+    let two = ["--format", "csv", "--select", "id,ms"];
     for (verb, args, want) in [
         ("get", &["visits", "3"][..], "id,ms\n3,35\n"),
         (
@@ -130,7 +130,18 @@ fn records_are_printed_as_csv() {
     let back = site.run("get", &["again", "3"]).expect(0);
     assert_eq!(back.rows()[0]["page"], "say \"hi\", twice");
 
-    site.run("scan", &["visits", "--columns", "id"]).expect(2);
+    // NDJSON keeps the objects around a field, and leaves out those that a record does not have.
+    let some = ["visits", "--select", "tags,user.name,nothing"];
+    let some = site.run("scan", &some).expect(0).stdout;
+    assert_eq!(
+        some.lines().nth(1),
+        Some(r#"{"user":{"name":"bob"},"tags":["new", "mobile"]}"#)
+    );
+    assert_eq!(some.lines().last(), Some(r#"{"user":{"name":"cid"}}"#));
+    let one = site
+        .run("get", &["visits", "3", "--select", "id"])
+        .expect(0);
+    assert_eq!(one.stdout, "{\"id\":3}\n");
     site.run("scan", &["visits", "--keys-only", "--format", "csv"])
         .expect(2);
     site.run("scan", &["visits", "--format", "xml"]).expect(2);

@@ -45,6 +45,11 @@ with_the_plain_store! {
     partial:
         fields_of_a_record_are_set_and_taken_away,
         lines_are_merged_into_records;
+    questions:
+        aggregates_are_one_object_a_group,
+        answers_are_sorted_by_fields,
+        some_fields_keep_their_nesting,
+        what_is_no_aggregate_is_refused;
     values:
         a_field_that_a_record_has_is_not_said_to_be_in_none,
         a_field_that_has_objects_alone_is_not_said_to_be_missing,

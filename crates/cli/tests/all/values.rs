@@ -534,11 +534,11 @@ pub(crate) fn the_columns_that_a_note_proposes_print_the_values() {
         let loaded = load(records, &[]);
         let scan = ["scan", &loaded.store, "d", "--format", "csv"];
         let run = esker(&scan).expect(0);
-        let (_, hint) = run.stderr.split_once("--columns ").unwrap();
+        let (_, hint) = run.stderr.split_once("--select ").unwrap();
         let hint = hint.lines().next().unwrap();
         // With its quotes, and as a shell passes it on.
         for hint in [hint, hint.trim_matches('\'')] {
-            let run = esker(&[&scan[..], &["--columns", hint]].concat()).expect(0);
+            let run = esker(&[&scan[..], &["--select", hint]].concat()).expect(0);
             assert_eq!(run.stdout.lines().nth(1), Some("1,2,3,"), "{hint}");
             assert!(!run.stdout.starts_with('\''), "{}", run.stdout);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker_cluster::{CLOCK_BOUND, Dataset, Error, Options, RepairOptions, Store};
 use esker_model::Key;
 use esker_model::condition::{Expr, field};
-use esker_model::query::{Order, PageToken, Request};
+use esker_model::query::{Order, Request};
 use esker_model::record::{Record, Update};
 use esker_model::schema::{KeyType, Value};
 
@@ -342,7 +342,7 @@ impl<'w> Client<'w> {
         let seqs: Vec<u64> = found.iter().map(|(.., at)| *at).collect();
         if !full {
             // The next page is of its own: it begins behind this one.
-            request.after = answer.last().map(PageToken);
+            request.after = answer.token();
             let Ok(mut next) = dataset.find(&request) else {
                 return;
             };

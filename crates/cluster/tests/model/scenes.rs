@@ -9,7 +9,7 @@ use esker_cluster::{Dataset, Error, Options, RepairOptions, Repaired, Store};
 use esker_model::Key;
 use esker_model::condition::field;
 use esker_model::definition::{DatasetDef, Index};
-use esker_model::query::{Order, PageToken, Request};
+use esker_model::query::{Order, Request};
 use esker_model::record::Update;
 use esker_model::schema::{KeyType, Value};
 use parking_lot::Mutex;
@@ -110,10 +110,12 @@ fn a_query_that_is_paused_does_not_show_a_version_that_was_hidden_when_it_began(
             put(&dataset, 1, n);
         }
         let all = || Request::of(field("n").ge(0));
+        let mut unordered = Request::default();
+        unordered.order = Order::Any;
         let mut paused = vec![
             dataset.find(&all()).unwrap(),
             dataset.find(&Request::default()).unwrap(),
-            dataset.find_unordered(&Request::default()).unwrap(),
+            dataset.find(&unordered).unwrap(),
             dataset.find(&Request::of(field("id").eq(1))).unwrap(),
         ];
         let mut scanned = dataset.scan(all_keys(), false).unwrap();
@@ -179,7 +181,7 @@ fn pages_of_keys_and_counts_begin_behind_the_token() {
                 field("n").ge(1) & one_of(1..=5),
             ] {
                 let mut request = Request::of(condition.clone());
-                (request.order, request.limit) = (order, Some(2));
+                (request.order, request.limit) = (order.clone(), Some(2));
                 let mut seen = Vec::new();
                 loop {
                     let mut page = dataset.find(&request).unwrap();
@@ -192,7 +194,7 @@ fn pages_of_keys_and_counts_begin_behind_the_token() {
                         break;
                     }
                     seen.extend(found);
-                    request.after = page.last().map(PageToken);
+                    request.after = page.token();
                 }
                 seen.sort_unstable();
                 assert_eq!(seen, (1..=5).map(|id| (id, 7)).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use esker::{BulkOrder, DatasetDef, Explain, Expr, Key, Record, Request, Result, Seq, Update};
+use esker::{DatasetDef, Explain, Expr, Key, Record, Request, Result, Seq, Update};
 use esker_store::{Answer, Batch, Capabilities, Dataset, Part, Records, Store};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -92,10 +92,9 @@ macro_rules! records {
             fn visit(
                 &self,
                 request: &Request,
-                order: BulkOrder,
                 visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
             ) -> Result<Explain> {
-                self.0.visit(request, order, visit)
+                self.0.visit(request, visit)
             }
 
             fn count(&self, request: &Request) -> Result<(u64, Explain)> {

@@ -9,8 +9,8 @@ use esker::maintain::Validation;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging, Repair, Tokenizer};
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
-    KeyType, Options, Order, Query, field,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind, KeyType,
+    Options, Order, Query, field,
 };
 use esker_sim::memory::Memory;
 
@@ -288,9 +288,9 @@ fn same(snapshot: &DatasetSnapshot<u64>, condition: &Expr, wanted: &[u64]) {
     );
     let mut all = wanted.to_vec();
     all.sort_unstable();
-    for order in [BulkOrder::Any, BulkOrder::Key] {
+    for order in [Order::Any, Order::Key] {
         let mut found = Vec::new();
-        let visited = query().visit(order, &mut |record| {
+        let visited = query().order(order.clone()).visit(&mut |record| {
             found.push(*record.key());
             std::ops::ControlFlow::Continue(())
         });

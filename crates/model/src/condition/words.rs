@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::operand::Operand;
 use crate::schema::Value;
+use crate::schema::time::parse_duration;
 
 /// True for the keywords of conditions.
 pub(super) fn is_keyword(word: &str) -> bool {
@@ -25,31 +26,15 @@ pub(super) fn typed_name(text: &str) -> Option<&'static str> {
 
 /// The time of `now`, or of so much before or after it, as in `now-1h` or `now-1d12h`.
 pub(super) fn relative_time(text: &str) -> Option<Operand> {
-    const UNITS: [(&str, i64); 6] = [
-        ("ms", 1_000),
-        ("w", 7 * 86_400_000_000),
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-    ];
     let rest = text.strip_prefix("now")?;
-    let (sign, mut rest) = match rest.strip_prefix('-') {
+    let (sign, rest) = match rest.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, rest.strip_prefix('+').unwrap_or(rest)),
     };
-    if rest.is_empty() && text != "now" {
-        return None;
-    }
-    let mut micros = 0_i64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (number, behind) = rest.split_at_checked(digits)?;
-        let (unit, factor) = UNITS.iter().find(|(unit, _)| behind.starts_with(unit))?;
-        let number = number.parse::<i64>().ok()?.checked_mul(*factor)?;
-        micros = micros.checked_add(number)?;
-        rest = behind.strip_prefix(unit)?;
-    }
+    let micros = match text {
+        "now" => 0,
+        _ => parse_duration(rest)?,
+    };
     let now = match Operand::from(std::time::SystemTime::now()) {
         Operand::Value(Value::Time(now)) => now,
         _ => return None,

@@ -96,7 +96,7 @@ impl LatestPer<'_> {
             limit: request.limit.take().unwrap_or(usize::MAX),
             latest: HashMap::new(),
         };
-        Ok((per, request))
+        Ok((per, request.all()))
     }
 
     /// Considers a record.

@@ -6,6 +6,11 @@
 //! ([`Estimate`]), reads candidates by it, and confirms each record that it read
 //! ([`Compiled::confirm`]). The answer is then the same on every store.
 //!
+//! Answers in an order of fields or keys are sorted by the [`Ranking`] of their records, of which
+//! [`First`] keeps the first. An [`Aggregation`] is compiled into a [`Grouping`]; [`Groups`] takes
+//! the records, and gives entries that a store sorts where it likes, and [`Totals`] makes a
+//! [`Group`] of the sorted entries of each group.
+//!
 //! ```
 //! use esker_model::definition::{DatasetDef, Index, StoredDef};
 //! use esker_model::query::{Compiled, Driver, NoEstimates, Plan, Shape};
@@ -27,33 +32,53 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aggregate;
 mod attribute;
+mod bucket;
 mod compiled;
 mod constraint;
 mod driver;
 mod estimate;
+mod first;
+mod group;
+mod group_state;
+mod grouping;
+mod groups;
 mod key_spans;
 mod latest;
+mod list;
 mod order;
 mod place_time;
 mod plan;
 mod points;
+mod rank;
+mod recency;
 mod request;
 mod shape;
+mod sum;
 mod token;
+mod totals;
 mod validation;
 
+pub use aggregate::{Aggregate, Aggregation, GroupBy};
 pub use attribute::{Attribute, BackfillExtractor};
 pub use compiled::Compiled;
 pub use constraint::Constraint;
 pub use driver::Driver;
 pub use estimate::{Estimate, Expected, NoEstimates};
+pub use first::First;
+pub use group::Group;
+pub use grouping::Grouping;
+pub use groups::Groups;
 pub use key_spans::{KeySpans, Span};
 pub use latest::{Latest, LatestPer};
-pub use order::Order;
+pub use order::{Direction, FieldOrder, Order};
 pub use plan::Plan;
 pub use points::{CellCount, CellCounts, Nearest, Neighbour};
+pub use rank::Ranking;
+pub use recency::Recency;
 pub use request::Request;
 pub use shape::Shape;
 pub use token::{PageToken, ValueToken};
+pub use totals::Totals;
 pub use validation::Validation;

@@ -3,12 +3,33 @@
 use std::fmt;
 use std::str::FromStr;
 
-use esker_coding::{MAX_SEQ, Seq};
+use super::Recency;
+use super::list::{escape, split_list};
+use crate::error::{Error, Result};
+use crate::schema::{IntoPath, Path};
 
-use crate::error::Error;
-
-/// The order of answers, by the sequence number of the write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The order of an answer. As text `newest`, `oldest`, `any`, `key`, or fields, as in
+/// `delay:desc,dest`; a field of such a name has a direction, as in `key:asc`.
+///
+/// # The order of values
+///
+/// Fields compare as conditions compare them: numbers by value, text by code points, times by the
+/// moment where the field is declared as a time. Values of several types are in the order booleans,
+/// numbers, times, text. An array counts by its least value in an ascending order, and by its
+/// greatest in a descending one. Records without a value come last, in both directions: those
+/// without the field, with null, an object or an empty array there. Equal records are in the order
+/// of their keys.
+///
+/// ```
+/// use esker_model::query::{Direction, Order};
+///
+/// let order = Order::by("delay", Direction::Descending)?.then("dest", Direction::Ascending)?;
+/// assert_eq!(order.to_string(), "delay:desc,dest:asc");
+/// assert_eq!("delay:desc,dest".parse::<Order>()?, order);
+/// assert_eq!("newest".parse::<Order>()?, Order::Newest);
+/// # Ok::<(), esker_model::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Order {
     /// The most recently written first.
@@ -16,69 +37,139 @@ pub enum Order {
     Newest,
     /// The least recently written first.
     Oldest,
+    /// In no particular order: the fastest for large answers.
+    Any,
+    /// By primary key, ascending.
+    Key,
+    /// By the values of fields; equal records by primary key.
+    Fields(Vec<FieldOrder>),
+}
+
+/// A field of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldOrder {
+    /// The path of the field.
+    pub path: Path,
+    /// Its direction.
+    pub direction: Direction,
+}
+
+/// The direction of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// The least first.
+    #[default]
+    Ascending,
+    /// The greatest first.
+    Descending,
 }
 
 impl Order {
-    /// A number that is smaller for a write that comes earlier in this order.
-    #[inline]
-    pub fn rank(self, seq: Seq) -> u64 {
-        match self {
-            Order::Newest => MAX_SEQ - seq.min(MAX_SEQ),
-            Order::Oldest => seq,
-        }
+    /// By the values of a field.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the text is not a path.
+    pub fn by(path: impl IntoPath, direction: Direction) -> Result<Order> {
+        Order::Fields(Vec::new()).then(path, direction)
     }
 
-    /// The least and the greatest sequence number behind `after` and before `before` in this order.
-    #[inline]
-    pub fn between(self, after: Option<Seq>, before: Option<Seq>) -> (Seq, Seq) {
-        let (above, below) = match self {
-            Order::Newest => (before, after),
-            Order::Oldest => (after, before),
+    /// In this order; equal records by the values of a further field. An order that is not by
+    /// fields is replaced.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the text is not a path.
+    pub fn then(self, path: impl IntoPath, direction: Direction) -> Result<Order> {
+        let mut fields = match self {
+            Order::Fields(fields) => fields,
+            _ => Vec::new(),
         };
-        (
-            above.map_or(0, |seq| seq.saturating_add(1)),
-            below.map_or(MAX_SEQ, |seq| seq.saturating_sub(1)),
-        )
+        let path = path.into_path()?;
+        fields.push(FieldOrder { path, direction });
+        Ok(Order::Fields(fields))
     }
 
-    /// The best rank of all writes between two sequence numbers.
-    #[inline]
-    pub fn best_rank(self, min: Seq, max: Seq) -> u64 {
+    /// The order of writes in which candidates are read: oldest first if that is requested,
+    /// otherwise newest first.
+    pub fn recency(&self) -> Recency {
         match self {
-            Order::Newest => self.rank(max),
-            Order::Oldest => self.rank(min),
+            Order::Oldest => Recency::Oldest,
+            _ => Recency::Newest,
         }
     }
 
-    /// The worst rank of all writes between two sequence numbers.
-    #[inline]
-    pub fn worst_rank(self, min: Seq, max: Seq) -> u64 {
+    /// True for the orders by key or fields, in which an answer is sorted before its first record
+    /// is known.
+    pub fn is_sorted(&self) -> bool {
+        matches!(self, Order::Key | Order::Fields(_))
+    }
+
+    /// The fields of the order; none for other orders.
+    pub fn fields(&self) -> &[FieldOrder] {
         match self {
-            Order::Newest => self.rank(min),
-            Order::Oldest => self.rank(max),
+            Order::Fields(fields) => fields,
+            _ => &[],
         }
     }
 }
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Order::Newest => "newest",
-            Order::Oldest => "oldest",
-        })
+        match self {
+            Order::Newest => f.write_str("newest"),
+            Order::Oldest => f.write_str("oldest"),
+            Order::Any => f.write_str("any"),
+            Order::Key => f.write_str("key"),
+            Order::Fields(fields) if fields.is_empty() => f.write_str("key"),
+            Order::Fields(fields) => {
+                for (at, field) in fields.iter().enumerate() {
+                    if at > 0 {
+                        f.write_str(",")?;
+                    }
+                    field.fmt(f)?;
+                }
+                Ok(())
+            }
+        }
     }
 }
 
 impl FromStr for Order {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Order, Error> {
+    fn from_str(text: &str) -> Result<Order> {
         match text {
             "newest" => Ok(Order::Newest),
             "oldest" => Ok(Order::Oldest),
-            _ => Err(Error::bad_input(format!(
-                "`{text}` is not an order: use newest or oldest"
-            ))),
+            "any" => Ok(Order::Any),
+            "key" => Ok(Order::Key),
+            _ => {
+                let fields = split_list(text).map(str::parse::<FieldOrder>);
+                Ok(Order::Fields(fields.collect::<Result<_>>()?))
+            }
         }
+    }
+}
+
+impl fmt::Display for FieldOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = match self.direction {
+            Direction::Ascending => "asc",
+            Direction::Descending => "desc",
+        };
+        write!(f, "{}:{direction}", escape(&self.path))
+    }
+}
+
+impl FromStr for FieldOrder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<FieldOrder> {
+        let (path, direction) = match text.rsplit_once(':') {
+            Some((path, "asc")) => (path, Direction::Ascending),
+            Some((path, "desc")) => (path, Direction::Descending),
+            _ => (text, Direction::Ascending),
+        };
+        let path = path.trim().parse()?;
+        Ok(FieldOrder { path, direction })
     }
 }

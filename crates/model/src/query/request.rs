@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Order, PageToken, Validation};
 use crate::condition::Expr;
+use crate::schema::Path;
 
 /// What a query asks: which records, in which order, how many, and how much of each.
 ///
@@ -28,13 +29,20 @@ pub struct Request {
     pub condition: Option<Expr>,
     /// The order of the answer.
     pub order: Order,
-    /// At most this many records, the first in the order; without a limit, all.
+    /// Without this many records, the first in the order.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub offset: usize,
+    /// At most this many records, the first in the order behind the offset; without a limit, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Continues behind the page that returned this token, for the same request on the same
     /// snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<PageToken>,
+    /// The fields that are wanted of each record, with the objects around them
+    /// ([`Projection`](crate::schema::Projection)); none for the whole records.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub select: Vec<Path>,
     /// True for the keys of the records alone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keys_only: bool,
@@ -47,6 +55,10 @@ fn is_default(validation: &Validation) -> bool {
     *validation == Validation::default()
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl Request {
     /// A request for the records that satisfy a condition, newest first.
     pub fn of(condition: Expr) -> Request {
@@ -54,6 +66,25 @@ impl Request {
             condition: Some(condition),
             ..Request::default()
         }
+    }
+
+    /// The request for the same records, all of them and whole, in any order.
+    pub fn all(&self) -> Request {
+        Request {
+            condition: self.condition.clone(),
+            order: Order::Any,
+            validation: self.validation,
+            ..Request::default()
+        }
+    }
+
+    /// The number of records, from the first in the order on, that the answer and what the offset
+    /// leaves out need; `None` for all.
+    pub fn most(&self) -> Option<usize> {
+        self.limit.map(|limit| match limit {
+            0 => 0,
+            _ => limit.saturating_add(self.offset),
+        })
     }
 
     /// Adds a condition, which must hold as well as the one before.

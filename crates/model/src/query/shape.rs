@@ -61,6 +61,21 @@ impl Shape {
         }
     }
 
+    /// The declared type of the field at `path`, whose values are put in order; `None` without a
+    /// declaration.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for points.
+    pub(super) fn ordered_type(&self, path: &Path) -> Result<Option<Type>> {
+        let declared = self.attributes.iter().find(|a| a.path == *path);
+        match declared.map(|attribute| attribute.ty) {
+            Some(ty) if ty.has_place() => {
+                Err(Error::bad_input(format!("{path}: points are not ordered")))
+            }
+            ty => Ok(ty),
+        }
+    }
+
     /// The place of the attribute that is declared at `path`.
     pub fn place_of(&self, path: &Path) -> Option<usize> {
         self.attributes.iter().position(|a| a.path == *path)

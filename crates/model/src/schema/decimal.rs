@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use esker_coding::Own;
+
 /// Decimals with at most this many significant digits are in the order of the floats nearest to
 /// them, since each has another nearest float.
 const DIGITS_OF_FLOATS: usize = 15;
@@ -74,6 +76,100 @@ impl Decimal {
         }
     }
 
+    /// The decimal of `v` tenths, hundredths and so on, by the number of `places`.
+    pub(crate) fn of_scaled(v: i128, places: u32) -> Decimal {
+        let mut decimal = Decimal::of_int(v);
+        if !decimal.digits.is_empty() {
+            decimal.exponent -= i64::from(places);
+        }
+        decimal
+    }
+
+    /// The number of digits behind the point.
+    pub(crate) fn places(&self) -> u64 {
+        let behind = self.digits.len() as i64 - self.exponent;
+        u64::try_from(behind).unwrap_or(0)
+    }
+
+    /// The greatest whole number of tenths, hundredths and so on that is not greater; `None` if it
+    /// is beyond `i128`.
+    pub(crate) fn scaled(&self, places: u32) -> Option<i128> {
+        let mut scaled = self.clone();
+        scaled.exponent += i64::from(places);
+        (scaled.digits.is_empty() || scaled.exponent <= 38).then(|| scaled.floor())
+    }
+
+    /// True without a fraction.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.places() == 0
+    }
+
+    /// Appends the decimal so that the order of the bytes is that of the numbers: its sign, the
+    /// exponent, the digits and their end, complemented if it is negative.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        encode_parts(self.negative, self.digits.as_bytes(), self.exponent, out);
+    }
+
+    /// Decodes a decimal at the start of `bytes`; also returns the bytes behind it.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Decimal, &[u8])> {
+        let (sign, rest) = bytes.split_first()?;
+        if *sign == ZERO {
+            return Some((Decimal::of_int(0), rest));
+        }
+        let flip = match *sign {
+            NEGATIVE => 0xff,
+            POSITIVE => 0,
+            _ => return None,
+        };
+        let (exponent, rest) = rest.split_first_chunk::<6>()?;
+        let exponent = exponent
+            .iter()
+            .fold(0_i64, |all, byte| all << 8 | i64::from(byte ^ flip));
+        let end = rest.iter().position(|byte| *byte == flip)?;
+        let (digits, rest) = rest.split_at_checked(end)?;
+        let digits: Vec<u8> = digits.iter().map(|byte| byte ^ flip).collect();
+        let is_canonical = digits.iter().all(u8::is_ascii_digit)
+            && digits.first().is_some_and(|digit| *digit != b'0')
+            && digits.last().is_some_and(|digit| *digit != b'0');
+        let decimal = Decimal {
+            negative: *sign == NEGATIVE,
+            digits: String::from_utf8(digits).ok().filter(|_| is_canonical)?,
+            exponent: exponent - EXPONENT_BIAS,
+        };
+        Some((decimal, rest.get(1..)?))
+    }
+
+    /// The nearest float.
+    pub(crate) fn to_f64(&self) -> f64 {
+        self.to_json().parse().unwrap_or(f64::NAN)
+    }
+
+    /// The number as JSON, with all its digits.
+    pub(crate) fn to_json(&self) -> String {
+        let (sign, digits) = (if self.negative { "-" } else { "" }, self.digits.as_str());
+        let length = digits.len() as i64;
+        match self.exponent {
+            _ if digits.is_empty() => "0".to_string(),
+            exponent @ 1..=21 if exponent >= length => {
+                let zeros = "0".repeat((exponent - length) as usize);
+                format!("{sign}{digits}{zeros}")
+            }
+            exponent @ 1..=21 => {
+                let (whole, fraction) = digits.split_at(exponent as usize);
+                format!("{sign}{whole}.{fraction}")
+            }
+            exponent @ -5..=0 => {
+                let zeros = "0".repeat(-exponent as usize);
+                format!("{sign}0.{zeros}{digits}")
+            }
+            exponent => {
+                let (first, rest) = digits.split_at(1);
+                let point = if rest.is_empty() { "" } else { "." };
+                format!("{sign}{first}{point}{rest}e{}", exponent - 1)
+            }
+        }
+    }
+
     /// The greatest whole number that is not greater, or the nearest bound of `i128`.
     pub(crate) fn floor(&self) -> i128 {
         let places = usize::try_from(self.exponent).unwrap_or(0);
@@ -92,6 +188,57 @@ impl Decimal {
             (None, true) => i128::MIN,
         }
     }
+}
+
+/// The first byte of an encoded decimal below zero.
+pub(crate) const NEGATIVE: u8 = 0x20;
+/// The encoding of zero.
+pub(crate) const ZERO: u8 = 0x21;
+/// The first byte of an encoded decimal above zero.
+pub(crate) const POSITIVE: u8 = 0x22;
+
+/// Added to exponents, which makes all of them positive: they are clamped to a smaller range.
+const EXPONENT_BIAS: i64 = 1 << 46;
+
+fn encode_parts(negative: bool, digits: &[u8], exponent: i64, out: &mut Vec<u8>) {
+    if digits.is_empty() {
+        out.push(ZERO);
+        return;
+    }
+    out.push(if negative { NEGATIVE } else { POSITIVE });
+    let from = out.len();
+    let [_, _, exponent @ ..] = (exponent + EXPONENT_BIAS).to_be_bytes();
+    out.extend_from_slice(&exponent);
+    out.extend_from_slice(digits);
+    out.push(0);
+    if negative {
+        out.own_mut(from..)
+            .iter_mut()
+            .for_each(|byte| *byte = !*byte);
+    }
+}
+
+/// Appends a whole number as [`Decimal::encode`] does.
+pub(crate) fn encode_whole(v: i128, out: &mut Vec<u8>) {
+    let mut buffer = [0; 40];
+    let (mut rest, mut begin) = (v.unsigned_abs(), buffer.len());
+    // Numbers of 64 bits are divided faster.
+    while rest > u128::from(u64::MAX) {
+        begin -= 1;
+        *buffer.own_mut(begin) = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let mut rest = rest as u64;
+    while rest > 0 {
+        begin -= 1;
+        *buffer.own_mut(begin) = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let digits = buffer.own(begin..);
+    let exponent = digits.len() as i64;
+    let zeros = digits.iter().rev().take_while(|digit| **digit == b'0');
+    let significant = digits.len() - zeros.count();
+    encode_parts(v < 0, digits.own(..significant), exponent, out);
 }
 
 /// The power of ten behind an `e`, clamped to a large range.
@@ -210,6 +357,59 @@ mod tests {
         ] {
             assert_eq!(Decimal::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn encoded_decimals_are_in_order_and_come_back() {
+        let texts = [
+            "-1e400",
+            "-12",
+            "-1.5",
+            "-1.25",
+            "-1",
+            "-1e-7",
+            "0",
+            "1e-400",
+            "0.000001",
+            "0.1",
+            "1",
+            "1.5",
+            "9",
+            "10",
+            "123.45",
+            "1e21",
+            "18446744073709551616",
+            "1e22",
+            "1.5e300",
+        ];
+        let mut all: Vec<(Decimal, Vec<u8>)> = Vec::new();
+        for text in texts {
+            let number = decimal(text);
+            let mut bytes = Vec::new();
+            number.encode(&mut bytes);
+            bytes.push(7);
+            let (decoded, rest) = Decimal::decode(&bytes).unwrap();
+            assert_eq!((&decoded, rest), (&number, [7].as_slice()), "{text}");
+            assert_eq!(decimal(&decoded.to_json()), number, "{text}");
+            if let Ok(whole) = text.parse::<i128>() {
+                let mut same = Vec::new();
+                encode_whole(whole, &mut same);
+                same.push(7);
+                assert_eq!(same, bytes, "{text}");
+            }
+            all.push((number, bytes));
+        }
+        for (a, a_bytes) in &all {
+            for (b, b_bytes) in &all {
+                assert_eq!(a.cmp(b), a_bytes.cmp(b_bytes), "{a:?} {b:?}");
+            }
+        }
+        assert_eq!(decimal("-120").to_json(), "-120");
+        assert_eq!(decimal("0.0012").to_json(), "0.0012");
+        assert_eq!(decimal("12e40").to_json(), "1.2e41");
+        assert_eq!(decimal("-12.345").scaled(2), Some(-1235));
+        assert_eq!(decimal("1e40").scaled(0), None);
+        assert_eq!(Decimal::of_scaled(-1235, 2), decimal("-12.35"));
     }
 
     #[test]

@@ -13,9 +13,11 @@ mod extract;
 mod found;
 mod infer;
 mod key_fields;
+pub(crate) mod ordered;
 mod path;
 mod point;
 mod point_time;
+mod projection;
 mod readable;
 mod scalars;
 pub(crate) mod time;
@@ -39,6 +41,7 @@ pub(crate) use point_time::{PERIOD_BITS, TIMED_BITS, interleave3};
 pub use point_time::{
     POINT_TIME_LEN, decode_point_time, point_time_paths, time_at, time_coordinate,
 };
+pub use projection::Projection;
 pub use readable::without_negative_zeros;
 pub(crate) use readable::without_repeated_names;
 pub use types::{KeyType, MAX_PRIMARY_KEY, Type};

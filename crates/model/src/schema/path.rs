@@ -9,9 +9,9 @@ use crate::error::Error;
 /// of conditions.
 const ESCAPED: &str = ".\\=<>^";
 
-/// Further characters that it may escape: those that end a path in a condition or in the text of an
-/// index.
-const ALSO_ESCAPED: &str = "!()\"', ?";
+/// Further characters that it may escape: those that end a path in a condition, in the text of an
+/// index, or in a list of fields.
+const ALSO_ESCAPED: &str = "!()\"', ?/@:";
 
 /// The path of a field: the names of its enclosing objects, and its own. As text the names are
 /// joined by dots: `user.name`. A backslash escapes a dot, a backslash, and the characters of

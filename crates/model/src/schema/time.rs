@@ -102,6 +102,35 @@ pub(crate) fn year_of(micros: i64) -> i64 {
     civil_from_days(micros.div_euclid(MICROS * DAY_SECONDS)).0
 }
 
+/// Parses a length of time, as in `1d12h`, in microseconds; `None` for other texts.
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
+    const UNITS: [(&str, i64); 6] = [
+        ("ms", 1_000),
+        ("w", 7 * DAY_SECONDS * MICROS),
+        ("d", DAY_SECONDS * MICROS),
+        ("h", 3_600 * MICROS),
+        ("m", 60 * MICROS),
+        ("s", MICROS),
+    ];
+    let (mut rest, mut micros) = (text, 0_i64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (number, behind) = rest.split_at_checked(digits)?;
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| behind.starts_with(unit))?;
+        let number = number.parse::<i64>().ok()?.checked_mul(*factor)?;
+        micros = micros.checked_add(number)?;
+        rest = behind.strip_prefix(unit)?;
+    }
+    Some(micros).filter(|_| !text.is_empty())
+}
+
+/// The begin of the year of a time, or of its month, in UTC; `None` if it is out of range.
+pub(crate) fn begin_of(micros: i64, of_year: bool) -> Option<i64> {
+    let (year, month, _) = civil_from_days(micros.div_euclid(MICROS * DAY_SECONDS));
+    let month = if of_year { 1 } else { month };
+    days_from_civil(year, month, 1).checked_mul(DAY_SECONDS * MICROS)
+}
+
 /// The time of a number in the unit of a time type, rounded down to the microsecond; `None` if it
 /// is out of range.
 pub(crate) fn from_int(t: Type, number: i128) -> Option<i64> {

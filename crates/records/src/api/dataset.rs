@@ -6,11 +6,12 @@ use std::marker::PhantomData;
 use esker_lsm::{Position, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
-use esker_model::query::Request;
+use esker_model::query::{Aggregation, Request};
 use esker_model::schema::{IntoPath, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
+use super::aggregate::AggregateQuery;
 use super::dataset_snapshot::DatasetSnapshot;
 use super::query::{Query, Scan};
 use super::reading::{check_key_type, get_many, scan};
@@ -322,6 +323,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// that was read with serde.
     pub fn request(&self, request: Request) -> Query<K, V> {
         Query::new(query::Query::new(self.handle.snapshot(), request))
+    }
+
+    /// Aggregates of groups of records from data, as of now: [`AggregateQuery::aggregation`] of a
+    /// query on this store or another, or one that was read with serde.
+    pub fn aggregation(&self, aggregation: Aggregation) -> AggregateQuery {
+        let query = query::Query::new(self.handle.snapshot(), Request::default());
+        AggregateQuery::new(query, aggregation)
     }
 
     /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`]

@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 use esker_lsm::{Seq, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
-use esker_model::query::Request;
+use esker_model::query::{Aggregation, Request};
 use esker_model::schema::{IntoPath, Value};
 use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record};
 
+use super::aggregate::AggregateQuery;
 use super::query::{Query, Scan};
 use super::reading::{check_key_type, get_many, scan};
 use super::versions::{KeyVersions, ValueVersions};
@@ -197,6 +198,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// A query from data ([`crate::Dataset::request`]).
     pub fn request(&self, request: Request) -> Query<K, V> {
         Query::new(query::Query::new(self.view.clone(), request))
+    }
+
+    /// Aggregates of groups of records from data ([`crate::Dataset::aggregation`]).
+    pub fn aggregation(&self, aggregation: Aggregation) -> AggregateQuery {
+        let query = query::Query::new(self.view.clone(), Request::default());
+        AggregateQuery::new(query, aggregation)
     }
 
     /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::query::BulkOrder;
+use crate::query::Order;
 use crate::record;
 use esker_model::Update;
 use esker_model::{FromRecord, Record};
@@ -130,7 +130,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
             deleting.overtaken = false;
             let mut ended = Ok(ControlFlow::Continue(()));
             let query = deleting.dataset.find(condition.clone());
-            query.visit(BulkOrder::Any, &mut |record| {
+            query.order(Order::Any).visit(&mut |record| {
                 ended = deleting.add(&record, progress);
                 match ended {
                     Ok(go_on) => go_on,

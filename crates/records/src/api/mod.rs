@@ -1,6 +1,7 @@
 //! The public interface: a store, its datasets, their snapshots. A thin layer: the modules below do
 //! the work, and do not depend on it.
 
+mod aggregate;
 mod batch;
 mod database;
 mod dataset;
@@ -17,6 +18,7 @@ mod task;
 mod versions;
 mod write_batch;
 
+pub use aggregate::AggregateQuery;
 pub use batch::Batch;
 pub use database::Database;
 pub use dataset::Dataset;

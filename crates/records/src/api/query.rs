@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
-use esker_model::query::{Request, Validation};
+use esker_model::query::{Direction, Request, Validation};
+use esker_model::schema::IntoPath;
 use esker_model::{FromRecord, Key, PrimaryKey};
 
 use crate::error::{Error, Result};
-use crate::query::{self, BulkOrder, Explain, Order, PageToken};
+use crate::query::{self, Explain, Order, PageToken};
 use crate::record;
 use esker_model::Record;
 
@@ -42,13 +43,23 @@ use esker_model::Record;
 #[derive(Clone)]
 pub struct Query<K = Key, V = Record<K>> {
     pub(super) inner: query::Query,
+    /// A path that was not one.
+    failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     pub(crate) fn new(inner: query::Query) -> Query<K, V> {
-        let key = PhantomData;
-        Query { inner, key }
+        Query {
+            inner,
+            failed: None,
+            key: PhantomData,
+        }
+    }
+
+    /// The query, unless one of its paths was not one.
+    pub(super) fn checked(self) -> Result<query::Query> {
+        self.failed.map_or(Ok(self.inner), Err)
     }
 
     /// The query as data: it can be serialised, and run on another store
@@ -77,7 +88,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self
     }
 
-    /// Returns at most this many records, the first in the order. Without a limit, all.
+    /// Returns at most this many records, the first in the order behind the offset. Without a
+    /// limit, all.
     pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query<K, V> {
         self.inner.request.limit = limit.into();
         self
@@ -97,6 +109,62 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// The oldest records first.
     pub fn oldest(self) -> Query<K, V> {
         self.order(Order::Oldest)
+    }
+
+    /// Sorts the answer by the values of a field ([order of values](Order#the-order-of-values)).
+    /// Called again, equal records are sorted by the next field; records that are equal in all
+    /// fields are in the order of their keys. All matching records are read before the first is
+    /// returned: with a limit the first ones are kept in memory, without one they are sorted within
+    /// a share of the memory budget, in a file in the store's folder if necessary.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::request::Direction::{Ascending, Descending};
+    /// use esker::{Database, DatasetDef, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
+    /// for id in 0..9 {
+    ///     events.put(&serde_json::json!({"id": id, "n": id % 3, "user": {"name": "ann"}}))?;
+    /// }
+    /// let query = events
+    ///     .query()
+    ///     .order_by("n", Descending)
+    ///     .order_by("id", Ascending)
+    ///     .select(["user.name"])
+    ///     .offset(1)
+    ///     .limit(2);
+    /// let found = query.run()?.collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(found.iter().map(|record| *record.key()).collect::<Vec<_>>(), [5, 8]);
+    /// assert_eq!(found[0].json(), br#"{"user":{"name":"ann"}}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn order_by(mut self, path: impl IntoPath, direction: Direction) -> Query<K, V> {
+        let order = std::mem::take(&mut self.inner.request.order);
+        match order.then(path, direction) {
+            Ok(order) => self.inner.request.order = order,
+            Err(error) => self.failed = Some(error.into()),
+        }
+        self
+    }
+
+    /// Returns only these fields of each record, with the objects around them; fields that a record
+    /// does not have are left out ([`Projection`](crate::request::Projection)).
+    pub fn select<P: IntoPath>(mut self, paths: impl IntoIterator<Item = P>) -> Query<K, V> {
+        let paths = paths.into_iter().map(IntoPath::into_path);
+        match paths.collect::<esker_model::Result<_>>() {
+            Ok(paths) => self.inner.request.select = paths,
+            Err(error) => self.failed = Some(error.into()),
+        }
+        self
+    }
+
+    /// Leaves out this many records, the first in the order.
+    pub fn offset(mut self, offset: usize) -> Query<K, V> {
+        self.inner.request.offset = offset;
+        self
     }
 
     /// Continues after the page that returned this token, for the same query on the same snapshot.
@@ -123,34 +191,28 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// Runs the query and returns only the keys of the matching records. Reads no record if the
     /// maintenance strategy and the conditions allow it.
     pub fn keys(self) -> Result<Keys<K>> {
-        let (inner, key) = (self.inner.keys()?, PhantomData);
+        let (inner, key) = (self.checked()?.keys()?, PhantomData);
         Ok(Keys { inner, key })
     }
 
     /// Runs the query. The iterator finds the records a page at a time, in bounded memory.
-    pub fn run(mut self) -> Result<Answer<K, V>> {
-        self.inner.request.keys_only = false;
-        let inner = Some(self.inner.run()?);
+    pub fn run(self) -> Result<Answer<K, V>> {
+        let inner = Some(self.checked()?.run()?);
         Ok(Answer::new(inner, None))
     }
 
-    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order`
-    /// instead of newest first: faster for large answers. Memory stays within a share of the
-    /// budget; if the keys of an answer need more than a query may borrow, they are sorted in a
-    /// file in the store's folder. Returns the explanation.
+    /// Passes every matching record (at most the limit) to `visit` until that breaks, in the order
+    /// of the query. [`Order::Any`] and [`Order::Key`] are faster for large answers: memory stays
+    /// within a share of the budget; if the keys of an answer need more than a query may borrow,
+    /// they are sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read
-    /// error.
-    pub fn visit(
-        self,
-        order: BulkOrder,
-        visit: &mut dyn FnMut(V) -> ControlFlow<()>,
-    ) -> Result<Explain> {
+    /// Any read error.
+    pub fn visit(self, visit: &mut dyn FnMut(V) -> ControlFlow<()>) -> Result<Explain> {
         let mut failed = None;
         let explain = self
-            .inner
-            .visit(order, &mut |record| match record::valued(record) {
+            .checked()?
+            .visit(&mut |record| match record::valued(record) {
                 Ok(record) => visit(record),
                 Err(error) => {
                     failed = Some(error);
@@ -181,19 +243,23 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self.limit(limit)
     }
 
-    /// The number of matching records (at most the limit).
+    /// The number of matching records behind the offset (at most the limit).
     pub fn count(self) -> Result<u64> {
         Ok(self.count_explained()?.0)
     }
 
-    /// The number of matching records (at most the limit), and how the query found it.
+    /// The number of matching records behind the offset (at most the limit), and how the query
+    /// found it.
     pub fn count_explained(self) -> Result<(u64, Explain)> {
-        self.inner.count()
+        self.checked()?.count()
     }
 
     /// How the query would be answered, without running it: all counts in the explanation are 0.
     pub fn explain(&self) -> Result<Explain> {
-        Ok(self.inner.clone().run()?.explain())
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.inner.clone().run()?.explain()),
+        }
     }
 }
 
@@ -211,13 +277,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> IntoIterator for Query<K, V> {
 /// An iterator over matching records, in order.
 pub struct Answer<K = Key, V = Record<K>> {
     /// `None` if the query cannot run.
-    inner: Option<query::Answer>,
+    inner: Option<query::Rows>,
     failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
-    fn new(inner: Option<query::Answer>, failed: Option<Error>) -> Answer<K, V> {
+    fn new(inner: Option<query::Rows>, failed: Option<Error>) -> Answer<K, V> {
         let key = PhantomData;
         Answer { inner, failed, key }
     }
@@ -230,7 +296,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
     /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
-        inner.map_or_else(Explain::default, query::Answer::explain)
+        inner.map_or_else(Explain::default, query::Rows::explain)
     }
 }
 
@@ -241,14 +307,15 @@ impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Answer<K, V> {
         if self.failed.is_some() {
             return self.failed.take().map(Err);
         }
-        let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(record::valued))
+        let next = self.inner.as_mut()?.next_record();
+        next.and_then(|record| record.map(record::valued).transpose())
+            .transpose()
     }
 }
 
 /// An iterator over the keys of matching records, in order ([`Query::keys`]).
 pub struct Keys<K = Key> {
-    inner: query::Keys,
+    inner: query::Rows,
     key: PhantomData<fn() -> K>,
 }
 
@@ -268,8 +335,9 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Result<K>> {
-        let next = self.inner.next()?;
-        Some(next.and_then(|key| Ok(K::from_key(key)?)))
+        let next = self.inner.next_key();
+        next.and_then(|key| Ok(key.map(K::from_key).transpose()?))
+            .transpose()
     }
 }
 

@@ -59,7 +59,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        typed(self.inner.nearest(&path, from, k, max)?)
+        typed(self.checked()?.nearest(&path, from, k, max)?)
     }
 
     /// All matching records (at most the limit) by their distance from a point, nearest first, ties
@@ -74,7 +74,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
         let most = self.inner.request.limit.take().unwrap_or(usize::MAX);
-        typed(self.inner.by_distance(&path, from, most)?)
+        typed(self.checked()?.by_distance(&path, from, most)?)
     }
 
     /// The number of matching records in each non-empty cell of a grid with cells of `degrees`
@@ -83,7 +83,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid; also any read error.
     pub fn cells(self, path: impl IntoPath, degrees: f64) -> Result<Vec<CellCount>> {
-        self.inner.cells(&path.into_path()?, degrees)
+        self.checked()?.cells(&path.into_path()?, degrees)
     }
 
     /// Takes the newest record of each value at `key`, and returns those that meet the conditions,
@@ -93,7 +93,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
     pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
-        let (found, explain) = self.inner.latest_per(&key.into_path()?, at)?;
+        let (found, explain) = self.checked()?.latest_per(&key.into_path()?, at)?;
         let records = found.into_iter().map(record::typed);
         Ok((records.collect::<Result<_>>()?, explain))
     }

@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use esker_lsm::{Seq, Slice, Superseded};
-use esker_model::query::Order;
+use esker_model::query::Recency;
 
 use super::ranked::Ranked;
 
@@ -39,7 +39,7 @@ impl Candidate {
 /// The candidates that a search needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    pub(crate) order: Order,
+    pub(crate) order: Recency,
     /// Only candidates after the one with this sequence number.
     pub(crate) after: Option<Seq>,
     /// The number of candidates.
@@ -52,7 +52,7 @@ impl Window {
     /// All candidates.
     pub(crate) fn all() -> Window {
         Window {
-            order: Order::Newest,
+            order: Recency::Newest,
             after: None,
             want: usize::MAX,
             bytes: usize::MAX,
@@ -118,7 +118,7 @@ impl Best {
     }
 
     /// The order that decides which candidates are best.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> Recency {
         self.window.order
     }
 

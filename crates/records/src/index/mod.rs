@@ -28,7 +28,7 @@ pub(crate) use best::{Candidate, Origin, Window};
 pub use build::Build;
 pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
-pub use esker_model::query::Order;
+pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
 pub use kind::{
     Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,

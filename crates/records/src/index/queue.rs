@@ -54,9 +54,9 @@ impl<T> Queue<T> {
 mod tests {
     use super::super::best::Window;
     use super::*;
-    use esker_model::query::Order;
+    use esker_model::query::Recency;
 
-    fn best(order: Order, after: Option<Seq>) -> Best {
+    fn best(order: Recency, after: Option<Seq>) -> Best {
         Best::new(Window {
             order,
             after,
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn units_come_best_first_and_end_when_nothing_better_is_left() {
-        for (order, expected) in [(Order::Newest, ["c", "b"]), (Order::Oldest, ["a", "b"])] {
+        for (order, expected) in [(Recency::Newest, ["c", "b"]), (Recency::Oldest, ["a", "b"])] {
             let mut best = best(order, None);
             let mut queue = Queue::new();
             for (name, bounds) in [("b", (4, 6)), ("a", (1, 2)), ("c", (7, 9))] {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn units_without_wanted_entries_are_not_queued() {
-        let mut best = best(Order::Newest, Some(5));
+        let mut best = best(Recency::Newest, Some(5));
         let mut queue = Queue::new();
         queue.push((5, 9), "returned before", &mut best);
         queue.push((3, 9), "in part", &mut best);

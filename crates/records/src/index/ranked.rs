@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// An item with its rank ([`Order::rank`](esker_model::query::Order::rank)): smaller is better.
+/// An item with its rank ([`Recency::rank`](esker_model::query::Recency::rank)): smaller is better.
 pub(super) struct Ranked<T> {
     pub(super) rank: u64,
     pub(super) item: T,

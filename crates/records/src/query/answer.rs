@@ -6,17 +6,16 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use esker_lsm::{Account, Loan, Seq, Slice};
-use esker_model::Key;
 use esker_model::query::Driver;
 
+use super::PageToken;
 use super::explain::Explain;
 use super::fetch::{PageFetch, Size};
 use super::run::{Context, Run};
 use super::scan_matching::ScanMatching;
 use super::stages::TakeScanned;
-use super::{BulkOrder, Order, PageToken};
 use crate::error::Result;
-use crate::index::{Best, Candidate, Origin, Window};
+use crate::index::{Best, Candidate, Origin, Recency, Window};
 use esker_model::Record;
 
 /// The most candidates that are requested at a time.
@@ -30,10 +29,10 @@ const FIRST_FETCH: usize = 64;
 
 /// A record that answers the query.
 pub(super) struct Ready {
-    seq: Seq,
-    key: Vec<u8>,
+    pub(super) seq: Seq,
+    pub(super) key: Vec<u8>,
     /// The stored record, unless the answer is of keys.
-    value: Option<Slice>,
+    pub(super) value: Option<Slice>,
 }
 
 /// The memory budget of a page.
@@ -47,7 +46,7 @@ struct Page {
 }
 
 /// Matching records in order, found during iteration.
-pub(crate) struct Answer {
+pub(super) struct Answer {
     pub(super) run: Run,
     page: Page,
     /// The write number of the last candidate that the source returned.
@@ -63,7 +62,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(super) fn new(run: Run) -> Answer {
-        let after = run.context.request.after.map(|token| token.0);
+        let after = run.context.after;
         Answer {
             run,
             page: Page {
@@ -90,14 +89,13 @@ impl Answer {
         answer
     }
 
-    /// The position in the answer: [`Query::after`](super::Query::after) with it continues from
-    /// here.
-    pub(crate) fn token(&self) -> Option<PageToken> {
-        self.returned.map(PageToken)
+    /// The position in the answer: a request with it continues from here.
+    pub(super) fn token(&self) -> Option<PageToken> {
+        self.returned.map(PageToken::Write)
     }
 
     /// The steps of the query so far and their cost.
-    pub(crate) fn explain(&self) -> Explain {
+    pub(super) fn explain(&self) -> Explain {
         self.run.explain()
     }
 
@@ -119,7 +117,7 @@ impl Answer {
         };
         let bytes = self.page.borrow(context, want);
         let mut best = Best::new(Window {
-            order: context.request.order,
+            order: context.request.order.recency(),
             after: self.after,
             want: want.clamp(1, PAGE),
             bytes: bytes / 2,
@@ -288,7 +286,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
     let scan = ScanMatching {
         view: &context.view,
         compiled: &context.compiled,
-        order: BulkOrder::Any,
+        by_key: false,
         // The newest may be anywhere.
         limit: None,
         gives_records: brings && !context.request.keys_only,
@@ -297,7 +295,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
     };
     scan.run(&mut OfferScanned {
         best,
-        order: context.request.order,
+        order: context.request.order.recency(),
         brings,
     })
 }
@@ -322,7 +320,7 @@ fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
 /// Offers the records of a scan to `best`.
 struct OfferScanned<'a> {
     best: &'a mut Best,
-    order: Order,
+    order: Recency,
     /// True if the page is small, so that `best` holds the records, too.
     brings: bool,
 }
@@ -365,35 +363,5 @@ impl Iterator for Answer {
         });
         self.failed = next.is_err();
         next.transpose()
-    }
-}
-
-/// The keys of matching records, in order, found during iteration ([`super::Query::keys`]).
-pub(crate) struct Keys(pub(super) Answer);
-
-impl Keys {
-    /// The steps of the query so far and their cost.
-    pub(crate) fn explain(&self) -> Explain {
-        self.0.explain()
-    }
-
-    /// The position in the answer: [`super::Query::after`] with it continues from here.
-    pub(crate) fn token(&self) -> Option<PageToken> {
-        self.0.token()
-    }
-}
-
-impl Iterator for Keys {
-    type Item = Result<Key>;
-
-    fn next(&mut self) -> Option<Result<Key>> {
-        if self.0.failed {
-            return None;
-        }
-        let next = self.0.step();
-        self.0.failed = next.is_err();
-        let ty = self.0.run.context.view.dataset.key_type();
-        let key = |ready: Ready| Key::from_encoded(ty, ready.key);
-        next.map(|ready| ready.map(key)).transpose()
     }
 }

@@ -15,10 +15,10 @@ use esker_model::schema::KeyType;
 use super::answer::Answer;
 use super::explain::{Explain, Steps};
 use super::input::Query;
+use super::key_cursor;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned};
-use super::{BulkOrder, key_cursor};
 use crate::error::Result;
 use crate::index;
 use crate::maintenance::Validity;
@@ -41,31 +41,34 @@ const READAHEAD_ENTRIES: u64 = 10_000;
 /// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
-/// Passes the records that answer a query to `visit`.
-pub(super) fn visit(mut query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
-    query.refuse_page()?;
+/// Passes the records that answer a query to `visit`: by key, or in no particular order.
+pub(super) fn visit(mut query: Query, by_key: bool, visit: &mut Visit<'_>) -> Result<Explain> {
     query.request.keys_only = false;
-    let run = Run::new(query)?;
+    Ok(visit_run(Run::new(query)?, by_key, visit)?.explain())
+}
+
+/// As [`visit`], for a query that begins at the first record.
+pub(super) fn visit_run(run: Run, by_key: bool, visit: &mut Visit<'_>) -> Result<Run> {
     if run.exhausted {
-        return Ok(run.explain());
+        return Ok(run);
     }
-    let run = Bulk::new(run, order, Sink::Visit(visit)).run()?;
-    Ok(run.explain())
+    Bulk::new(run, by_key, Sink::Visit(visit)).run()
 }
 
 /// An answer in bulk.
 pub(super) struct Bulk<'v> {
     pub(super) run: Run,
-    pub(super) order: BulkOrder,
+    /// True for the order of keys, false for none.
+    pub(super) by_key: bool,
     pub(super) give: Give<'v>,
     /// True if candidates are validated by the index of keys before their records are fetched.
     pub(super) probes_keys: bool,
 }
 
 impl<'v> Bulk<'v> {
-    pub(super) fn new(run: Run, order: BulkOrder, sink: Sink<'v>) -> Bulk<'v> {
+    pub(super) fn new(run: Run, by_key: bool, sink: Sink<'v>) -> Bulk<'v> {
         Bulk {
-            order,
+            by_key,
             give: Give {
                 key_type: run.context.view.layout.shape.key_type,
                 remaining: run.remaining,
@@ -81,7 +84,7 @@ impl<'v> Bulk<'v> {
         if self.run.context.plan.driver == Driver::Scan {
             return self.by_scan();
         }
-        let is_any = self.order == BulkOrder::Any;
+        let is_any = !self.by_key;
         // The first few in any order: by recency they are found with the fewest reads.
         if is_any && self.run.remaining.is_some() {
             return self.by_recency();
@@ -101,7 +104,7 @@ impl<'v> Bulk<'v> {
     pub(super) fn by_index(mut self) -> Result<Run> {
         let driving = self.run.context.driving_index();
         let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
-        if brings && self.order == BulkOrder::Any {
+        if brings && !self.by_key {
             return self.run_from_index();
         }
         // The sorted keys have half of the memory, the keys of a chunk and the records of a batch a
@@ -135,7 +138,7 @@ impl<'v> Bulk<'v> {
             let scan = ScanMatching {
                 view: &context.view,
                 compiled: &context.compiled,
-                order: self.order,
+                by_key: self.by_key,
                 limit: self.give.remaining,
                 gives_records: matches!(self.give.sink, Sink::Visit(_)),
                 cost: &context.costs.data,
@@ -231,7 +234,7 @@ impl<'v> Bulk<'v> {
                 admission,
                 give: &mut self.give,
                 steps,
-                order: self.order,
+                by_key: self.by_key,
                 keys: &keys,
                 seqs: &chunk.seqs,
                 held: Vec::new(),
@@ -304,7 +307,7 @@ struct Taking<'t, 'a> {
     admission: Admission<'t>,
     give: &'t mut Give<'a>,
     steps: &'t mut Steps,
-    order: BulkOrder,
+    by_key: bool,
     keys: &'t [&'t [u8]],
     seqs: &'t [Seq],
     /// The records of a batch, held if the answer is by key.
@@ -316,7 +319,7 @@ impl TakeCurrent for Taking<'_, '_> {
         if self.give.is_done() || !self.admission.admits(&record, self.steps)? {
             return Ok(());
         }
-        if self.order == BulkOrder::Key {
+        if self.by_key {
             self.held.push((at, record.compact()));
             return Ok(());
         }

@@ -5,7 +5,6 @@ use esker_lsm::coding::Own;
 use esker_lsm::{Seq, SeqSet};
 use esker_model::query::Driver;
 
-use super::BulkOrder;
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
 use super::explain::{Explain, Steps};
@@ -34,7 +33,7 @@ pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
 
 /// True if the query has no limit and begins at the first page.
 fn is_whole(run: &Run) -> bool {
-    run.remaining.is_none() && run.context.request.after.is_none() && !run.exhausted
+    run.remaining.is_none() && run.context.after.is_none() && !run.exhausted
 }
 
 fn count_pages(run: Run) -> Result<Run> {
@@ -45,7 +44,7 @@ fn count_pages(run: Run) -> Result<Run> {
 
 fn count_whole(mut run: Run) -> Result<Run> {
     if run.context.plan.driver == Driver::Scan {
-        return Bulk::new(run, BulkOrder::Any, Sink::Count).by_scan();
+        return Bulk::new(run, false, Sink::Count).by_scan();
     }
     let Run { context, steps, .. } = &mut run;
     let Some((attribute, range)) = context.driving_index() else {
@@ -68,7 +67,7 @@ fn count_whole(mut run: Run) -> Result<Run> {
             admission: context.admission(),
             steps,
         };
-        let order = context.request.order;
+        let order = context.request.order.recency();
         index::each_match(&lookup, attribute, range, order, &mut matches)?;
         run.exhausted = true;
         return Ok(run);
@@ -85,7 +84,7 @@ fn count_records(run: Run) -> Result<Run> {
     // before.
     let probes_keys =
         context.probes_keys && (brings || !context.chooses_validation() || context.is_wasteful());
-    let mut bulk = Bulk::new(run, BulkOrder::Any, Sink::Count);
+    let mut bulk = Bulk::new(run, false, Sink::Count);
     bulk.probes_keys = probes_keys;
     bulk.by_index()
 }

@@ -6,7 +6,7 @@ use esker_model::range::Range;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{Best, Lookup, Order, Window};
+use crate::index::{Best, Lookup, Recency, Window};
 
 /// Data blocks that may be read for the estimate of a test.
 const LOOKS: u32 = 1;
@@ -44,7 +44,7 @@ impl Estimate for Estimates<'_> {
             return Ok(true);
         };
         let mut best = Best::new(Window {
-            order: Order::Newest,
+            order: Recency::Newest,
             after: None,
             want: 1,
             bytes: usize::MAX,

@@ -4,7 +4,6 @@ use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
 use esker_model::query::Request;
 
-use crate::error::{Error, Result};
 use crate::store::View;
 
 /// A request, and the view that it is answered from. See [`crate::Query`].
@@ -25,13 +24,11 @@ impl Query {
         }
     }
 
-    /// Refuses to continue after a page, where the answer has none.
-    pub(super) fn refuse_page(&self) -> Result<()> {
-        match self.request.after {
-            Some(_) => Err(Error::bad_input(
-                "only the orders newest and oldest have pages",
-            )),
-            None => Ok(()),
+    /// The same query for all its records, whole and in any order.
+    pub(super) fn all(&self) -> Query {
+        Query {
+            request: self.request.all(),
+            ..self.clone()
         }
     }
 

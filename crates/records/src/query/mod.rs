@@ -1,9 +1,12 @@
 //! The query path: candidates from one index, then for all kinds and all executors the same stages
 //! (`stages.rs`): is the candidate current, fetch its record, confirm the other conditions. A query
 //! in execution is a [`run::Run`]; the executors are pages in order of recency (`answer.rs`),
-//! answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Conditions and
-//! plans are compiled by [`esker_model::query`].
+//! answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Answers in an
+//! order of fields or keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an
+//! answer in bulk; offsets and projections are applied to the rows of any of them (`rows.rs`).
+//! Conditions and plans are compiled by [`esker_model::query`].
 
+mod aggregate;
 mod answer;
 mod bulk;
 mod bulk_from_index;
@@ -15,13 +18,15 @@ mod fetch;
 mod input;
 mod key_cursor;
 mod levels;
-mod order;
 #[cfg(test)]
 mod plan_tests;
+mod row_sorter;
+mod rows;
 mod run;
 mod scan;
 mod scan_apart;
 mod scan_matching;
+mod sorted;
 mod space;
 mod stages;
 #[cfg(test)]
@@ -30,14 +35,13 @@ mod statistics;
 mod version_search;
 mod versions;
 
-pub(crate) use answer::{Answer, Keys};
 pub use esker_model::query::{CellCount, Latest, Neighbour, Order, PageToken, Request, ValueToken};
 pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
 };
 pub(crate) use input::Query;
 pub use levels::TableBox;
-pub use order::BulkOrder;
+pub(crate) use rows::Rows;
 pub(crate) use scan::{Scan, count_all, count_unindexed};
 pub(crate) use versions::Page;
 pub use versions::ValuePage;

@@ -10,8 +10,8 @@ use esker_lsm::coding::Own;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use esker_lsm::{Component, Cost, LookupOptions, SeqSet, Snapshot};
-use esker_model::query::{Compiled, Driver, Plan, Request, Validation};
+use esker_lsm::{Component, Cost, LookupOptions, Seq, SeqSet, Snapshot};
+use esker_model::query::{Compiled, Driver, PageToken, Plan, Request, Validation};
 use esker_model::schema::Path;
 
 use super::estimates::Estimates;
@@ -56,6 +56,8 @@ pub(super) struct Context {
     pub(super) components: Vec<Component>,
     /// The request, without its condition.
     pub(super) request: Request,
+    /// The write behind which the answer begins.
+    pub(super) after: Option<Seq>,
     pub(super) compiled: Compiled,
     pub(super) plan: Plan,
     /// True if the driver answers all conditions.
@@ -80,6 +82,7 @@ impl Context {
             lookup,
         } = query;
         view.snapshot.check_open()?;
+        let after = request.after.as_ref().map(PageToken::write).transpose()?;
         let condition = request.condition.take();
         let is_conditional = condition.is_some();
         let costs = Costs::new(&view.snapshot);
@@ -117,6 +120,7 @@ impl Context {
             all_answered: compiled.is_answered_by(&plan.driver),
             needs_bodies: stages::needs_bodies(&view.layout, &compiled),
             request,
+            after,
             compiled,
             plan,
             validity,

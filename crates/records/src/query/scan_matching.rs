@@ -3,7 +3,6 @@
 use esker_lsm::Cost;
 use esker_model::query::Compiled;
 
-use super::BulkOrder;
 use super::key_cursor::KeyCursor;
 use super::scan_apart::ScanApart;
 use super::stages::{Admission, Needs, TakeScanned, Verdict};
@@ -18,7 +17,8 @@ const FEW: usize = 1024;
 pub(super) struct ScanMatching<'a> {
     pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
-    pub(super) order: BulkOrder,
+    /// True if the records must come by key.
+    pub(super) by_key: bool,
     /// The number of records that the answer needs; `None` for all.
     pub(super) limit: Option<usize>,
     /// True if the records are part of the answer; false if heads will do.
@@ -46,9 +46,10 @@ impl ScanMatching<'_> {
             // In any order it would look at all heads first.
             let is_few = self.limit.is_some_and(|limit| limit <= FEW);
             let ends_early = is_few && matches!(needs, Needs::Admitted(_));
-            return match self.order {
-                BulkOrder::Any if !ends_early => scan.in_any_order(to),
-                _ => scan.by_key(to),
+            return if self.by_key || ends_early {
+                scan.by_key(to)
+            } else {
+                scan.in_any_order(to)
             };
         }
         let view = self.view;

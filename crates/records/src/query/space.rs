@@ -14,12 +14,11 @@ use esker_model::range::Range;
 use esker_model::region::Region;
 use esker_model::schema::{Path, PointAt, decode_point};
 
-use super::BulkOrder;
 use super::answer::Answer;
 use super::explain::Explain;
 use super::input::Query;
 use super::run::{self, Costs, Run};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{self, Candidate};
 use esker_model::Record;
 
@@ -42,7 +41,7 @@ impl Query {
         most: usize,
     ) -> Result<(Vec<Neighbour>, Explain)> {
         let mut nearest = Nearest::new(&self.view.layout.shape, path, from, most)?;
-        let explain = self.visit(BulkOrder::Any, &mut |record| {
+        let explain = self.all().visit(&mut |record| {
             nearest.add(record);
             ControlFlow::Continue(())
         })?;
@@ -58,9 +57,10 @@ impl Query {
         k: usize,
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour>, Explain)> {
-        self.refuse_page()?;
-        self.request.limit = None;
-        self.request.keys_only = false;
+        if self.request.after.is_some() {
+            return Err(Error::bad_input("the order by distance has no pages"));
+        }
+        self.request = self.request.all();
         let space = self.view.layout.shape.space_of(path)?;
         let from = Point::new(space, x, y)?;
         let last = max.unwrap_or(match space {
@@ -202,7 +202,7 @@ impl Query {
     /// fullest first, then by row and column.
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         let mut cells = CellCounts::new(&self.view.layout.shape, path, degrees)?;
-        self.visit(BulkOrder::Any, &mut |record| {
+        self.all().visit(&mut |record| {
             cells.add(&record);
             ControlFlow::Continue(())
         })?;
@@ -219,7 +219,7 @@ impl Query {
         let layout = self.view.layout.clone();
         let (mut per, request) = LatestPer::new(&layout.shape, self.request, key, latest)?;
         self.request = request;
-        let explain = self.visit(BulkOrder::Any, &mut |record| {
+        let explain = self.visit(&mut |record| {
             per.add(record);
             ControlFlow::Continue(())
         })?;

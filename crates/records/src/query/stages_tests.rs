@@ -12,7 +12,6 @@ use esker_model::query::{Compiled, NoEstimates};
 use esker_model::schema::KeyType;
 use esker_sim::memory::Memory;
 
-use super::BulkOrder;
 use super::explain::Steps;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned, Verdict};
@@ -105,7 +104,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             limit: None,
             view: &view,
             compiled: &compiled(&view, "a = 1"),
-            order: BulkOrder::Key,
+            by_key: true,
             gives_records: true,
             cost: &cost,
             body_cost: &cost,

@@ -11,9 +11,9 @@ use esker_lsm::{
     WalkEntry,
 };
 
-use super::Order;
 use super::key_cursor::READAHEAD;
 use super::stages::{Admission, Needs, Verdict, needs_bodies};
+use crate::index::Recency;
 use esker_model::query::Compiled;
 
 use crate::error::Result;
@@ -231,7 +231,7 @@ impl<'a> Search<'a> {
                 return Ok(stream.page.front());
             }
             let mut best = Best::new(Window {
-                order: Order::Newest,
+                order: Recency::Newest,
                 after: Some(below),
                 want: stream.want,
                 bytes,
@@ -365,7 +365,7 @@ impl<'a> Search<'a> {
         let loan = self.borrow(limit);
         let needs_bodies = needs_bodies(layout, self.compiled);
         let mut best = Best::new(Window {
-            order: Order::Newest,
+            order: Recency::Newest,
             after: Some(below),
             want: limit.saturating_add(1),
             bytes: self.bytes(loan.as_ref()),
@@ -387,8 +387,8 @@ impl<'a> Search<'a> {
             rank += usize::from(is_version);
             if is_version && !ended && rank <= self.latest {
                 let seq = cursor.seq();
-                if !best.admits(Order::Newest.rank(seq)) {
-                    if best.is_beyond(Order::Newest.rank(seq)) {
+                if !best.admits(Recency::Newest.rank(seq)) {
+                    if best.is_beyond(Recency::Newest.rank(seq)) {
                         best.note_skipped();
                     }
                 } else {

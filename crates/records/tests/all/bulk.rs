@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
 use esker::fs::Fs;
-use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, PageToken, Query, Type};
+use esker::{Dataset, DatasetDef, ErrorKind, KeyType, Order, PageToken, Query, Type};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
 
@@ -43,13 +43,13 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
     (db, dataset)
 }
 
-fn ids(query: Query, order: BulkOrder) -> Vec<u64> {
+fn ids(query: Query, order: Order) -> Vec<u64> {
     let mut found = Vec::new();
     let visit = &mut |record| {
         found.push(row(Ok(record)).unwrap().0.parse().unwrap());
         ControlFlow::Continue(())
     };
-    query.visit(order, visit).unwrap();
+    query.order(order).visit(visit).unwrap();
     found
 }
 
@@ -63,25 +63,25 @@ fn every_record_comes_once_however_many_entries_it_has() {
     for name in PATHS {
         let range = |lo: &str, hi: &str| dataset.query().between(&path(name), lo, hi);
         for (query, right) in [(range("0", "60"), &all), (range("51", "60"), &new)] {
-            assert_eq!(&ids(query.clone(), BulkOrder::Key), right, "{name}");
-            let mut any = ids(query.clone(), BulkOrder::Any);
+            assert_eq!(&ids(query.clone(), Order::Key), right, "{name}");
+            let mut any = ids(query.clone(), Order::Any);
             any.sort_unstable();
             assert_eq!(&any, right, "{name}");
             let few = query.limit(Some(100));
-            assert_eq!(ids(few.clone(), BulkOrder::Key), right[..100], "{name}");
-            let mut any = ids(few, BulkOrder::Any);
+            assert_eq!(ids(few.clone(), Order::Key), right[..100], "{name}");
+            let mut any = ids(few, Order::Any);
             any.sort_unstable();
             any.dedup();
             assert_eq!(any.len(), 100, "{name}");
         }
-        assert!(ids(range("70", "80"), BulkOrder::Key).is_empty());
+        assert!(ids(range("70", "80"), Order::Key).is_empty());
         // A further condition without an index.
         let both = range("0", "60").equals(&path("version"), "51");
-        assert_eq!(ids(both, BulkOrder::Key), new, "{name}");
+        assert_eq!(ids(both, Order::Key), new, "{name}");
     }
     let scanned = dataset.query().equals(&path("version"), "51");
-    assert_eq!(ids(scanned, BulkOrder::Key), new);
-    assert_eq!(ids(dataset.query(), BulkOrder::Any), all);
+    assert_eq!(ids(scanned, Order::Key), new);
+    assert_eq!(ids(dataset.query(), Order::Any), all);
     let names = fs.list(FsPath::new(DIR)).unwrap();
     assert!(
         !names
@@ -122,13 +122,13 @@ fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
             _ => ControlFlow::Continue(()),
         }
     };
-    query.visit(BulkOrder::Key, visit).unwrap();
+    query.order(Order::Key).visit(visit).unwrap();
     assert_eq!((seen, files()), (5, 0));
     assert_eq!(made.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn a_page_has_no_other_order() {
+fn a_page_continues_in_any_order_of_visits() {
     let fs = Memory::new();
     let (_db, dataset) = filled(&fs);
     let query = dataset.query().between(&path("lazy"), "0", "60");
@@ -137,7 +137,21 @@ fn a_page_has_no_other_order() {
     let token = page.token().unwrap();
     assert_eq!(token.to_string().parse::<PageToken>().unwrap(), token);
     assert!("x".parse::<PageToken>().is_err());
-    let behind = query.after(token);
-    let refused = behind.visit(BulkOrder::Any, &mut |_| panic!("given"));
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
+    let all = query.clone().count().unwrap() as usize;
+    let behind = query.clone().after(token.clone());
+    assert_eq!(ids(behind, Order::Any).len(), all - 3);
+    // A token belongs to the kind of its order.
+    let refused = query.clone().after(token).order(Order::Key);
+    let error = refused.visit(&mut |_| panic!("given")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    let mut page = query.clone().order(Order::Key).limit(3).run().unwrap();
+    let first: Vec<u64> = (page.by_ref())
+        .map(|record| record.unwrap().key().to_string().parse().unwrap())
+        .collect();
+    let token = page.token().unwrap();
+    assert_eq!(token.to_string().parse::<PageToken>().unwrap(), token);
+    let rest = ids(query.clone().after(token.clone()), Order::Key);
+    assert_eq!([first, rest].concat(), ids(query.clone(), Order::Key));
+    let error = query.after(token).run().err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
 }

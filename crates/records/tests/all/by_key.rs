@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, seeds, small};
-use esker::{BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, field};
+use esker::{Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, Order, field};
 use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -248,13 +248,13 @@ fn compare(dataset: &Dataset<Key>, rows: &[(Value, i64)], (expr, holds): &Asked,
     let keys = query().keys().unwrap().map(|key| key.unwrap().to_string());
     assert_eq!(sorted(keys.collect()), right, "{what}, keys");
     assert_eq!(query().count().unwrap(), right.len() as u64, "{what}");
-    for order in [BulkOrder::Key, BulkOrder::Any] {
+    for order in [Order::Key, Order::Any] {
         let mut found = Vec::new();
         let mut visit = |record: esker::Record<Key>| {
             found.push(record.key().to_string());
             ControlFlow::Continue(())
         };
-        query().visit(order, &mut visit).unwrap();
+        query().order(order.clone()).visit(&mut visit).unwrap();
         assert_eq!(sorted(found), right, "{what}, {order:?}");
     }
 }

@@ -15,8 +15,8 @@ use esker::maintain::RepairOptions;
 use esker::options::KeepLog;
 use esker::schema::{Layout, Maintenance, Merging};
 use esker::{
-    AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, Expr,
-    Index, IndexKind, KeyType, Options, Order, Record, Type, Update, field,
+    AreaExpr, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, Expr, Index,
+    IndexKind, KeyType, Options, Order, Record, Type, Update, field,
 };
 use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::StoredDef;
@@ -374,24 +374,29 @@ impl Run {
             let matching: Vec<&Row> = rows.iter().copied().filter(|row| meets(row)).collect();
             let find = || snapshot.find(condition.clone());
             for order in [Order::Newest, Order::Oldest] {
-                let wanted = jsons(matching.clone(), Some(order));
+                let wanted = jsons(matching.clone(), Some(order.clone()));
                 let few = self.rng.usize(1..5);
-                let found: Vec<Json> = find().order(order).run().unwrap().map(json).collect();
+                let found: Vec<Json> = find()
+                    .order(order.clone())
+                    .run()
+                    .unwrap()
+                    .map(json)
+                    .collect();
                 assert_eq!(found, wanted, "{}", label("find"));
-                let found = find().order(order).limit(few).run().unwrap();
+                let found = find().order(order.clone()).limit(few).run().unwrap();
                 let found: Vec<Json> = found.map(json).collect();
                 assert_eq!(found, wanted[..few.min(wanted.len())], "{}", label("few"));
             }
             let count = find().count().unwrap();
             assert_eq!(count, matching.len() as u64, "{}", label("count"));
-            for order in [BulkOrder::Key, BulkOrder::Any] {
+            for order in [Order::Key, Order::Any] {
                 let mut found = Vec::new();
                 let visit = &mut |record: Record<u64>| {
                     found.push((*record.key(), json(Ok(record))));
                     std::ops::ControlFlow::Continue(())
                 };
-                find().visit(order, visit).unwrap();
-                assert!(order == BulkOrder::Any || found.is_sorted_by_key(|(key, _)| *key));
+                find().order(order.clone()).visit(visit).unwrap();
+                assert!(order == Order::Any || found.is_sorted_by_key(|(key, _)| *key));
                 found.sort_by_key(|(key, _)| *key);
                 let found: Vec<Json> = found.into_iter().map(|(_, json)| json).collect();
                 assert_eq!(found, jsons(matching.clone(), None), "{}", label("bulk"));
@@ -532,7 +537,7 @@ fn blocks_of_an_area(def: DatasetDef) -> (u64, u64) {
         std::ops::ControlFlow::Continue(())
     };
     let query = snapshot.find(field("at").within(area));
-    let explain = query.visit(BulkOrder::Any, visit).unwrap();
+    let explain = query.order(Order::Any).visit(visit).unwrap();
     let cost = &explain.cost;
     let blocks = [Some(cost.data), cost.index, cost.place];
     let bulk: u64 = blocks
@@ -862,7 +867,7 @@ fn a_few_in_any_order_are_found_before_the_end() {
                 std::ops::ControlFlow::Break(())
             }
         };
-        let explain = query.visit(BulkOrder::Any, visit).unwrap();
+        let explain = query.order(Order::Any).visit(visit).unwrap();
         let bodies = explain.cost.place.unwrap().data_blocks;
         (visited, explain.steps.scanned, bodies)
     };

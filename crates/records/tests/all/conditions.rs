@@ -10,9 +10,7 @@ use crate::common::{
     Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
 use esker::schema::Tokenizer;
-use esker::{
-    BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Type, Value, field,
-};
+use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Type, Value, field};
 use esker_sim::by_tier;
 use esker_sim::memory::Memory;
 
@@ -164,14 +162,14 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
                 .map(|(_, id, body)| (id.to_string(), body.to_owned()))
                 .collect();
             found_some += usize::from(!right.is_empty() && right.len() < model.len());
-            let order = [Order::Newest, Order::Oldest][round % 2];
-            let query = dataset.find(expr.clone()).order(order);
+            let order = [Order::Newest, Order::Oldest][round % 2].clone();
+            let query = dataset.find(expr.clone()).order(order.clone());
             assert_eq!(rows(query.clone()), right);
             keys_in_every_way(&query);
             // The printed condition parses back to the same one.
             let read = expr.to_string().parse().unwrap();
             let limit = right.len().min(rng.usize(0..20));
-            let few = dataset.find(read).order(order).limit(Some(limit));
+            let few = dataset.find(read).order(order.clone()).limit(Some(limit));
             assert_eq!(rows(few.clone()), right[..limit]);
             assert_eq!(few.count().unwrap(), limit as u64);
             let (mut pages, mut token) = (Vec::new(), None);
@@ -189,17 +187,21 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
                 }
             }
             assert_eq!(pages, right);
-            let bulk = |order| {
+            let bulk = |order: Order| {
                 let mut found = Vec::new();
                 let visit = &mut |record| {
                     found.push(row(Ok(record)).unwrap());
                     ControlFlow::Continue(())
                 };
-                dataset.find(expr.clone()).visit(order, visit).unwrap();
+                dataset
+                    .find(expr.clone())
+                    .order(order)
+                    .visit(visit)
+                    .unwrap();
                 found
             };
-            assert_eq!(bulk(BulkOrder::Key), by_key);
-            let any = bulk(BulkOrder::Any);
+            assert_eq!(bulk(Order::Key), by_key);
+            let any = bulk(Order::Any);
             assert_eq!(any.len(), by_key.len());
             let any: BTreeSet<_> = any.into_iter().collect();
             assert!(by_key.iter().all(|row| any.contains(row)));

@@ -15,7 +15,7 @@ use esker::fs::{Fs, Lock, ReadFile, WriteFile};
 use esker::maintain::Compaction;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging};
-use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Type};
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Order, Type};
 use esker_sim::memory::Memory;
 
 /// All events, in order.
@@ -279,7 +279,7 @@ impl Run {
                             keys.push(record.key().to_string());
                             ControlFlow::Continue(())
                         };
-                        query.visit(BulkOrder::Any, &mut visit).unwrap();
+                        query.order(Order::Any).visit(&mut visit).unwrap();
                         format!("{keys:?}")
                     }
                     _ => {

@@ -50,6 +50,7 @@ mod paper_faults;
 mod paper_gaps;
 mod passed_over;
 mod place_and_times;
+mod questions;
 mod range_filter;
 mod rebuild;
 mod rename;

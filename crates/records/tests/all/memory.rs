@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::common::{TextQuery, number, path};
 use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
-use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type};
 use esker_lsm::Account;
 
 const BUDGET: usize = 32 << 20;
@@ -95,12 +95,12 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
                         count = both.count().unwrap() as usize * 1000;
                     }
                     kind => {
-                        let order = [BulkOrder::Key, BulkOrder::Any][kind - 2];
+                        let order = [Order::Key, Order::Any][kind - 2].clone();
                         let mut visit = |_| {
                             count += 1;
                             ControlFlow::Continue(())
                         };
-                        query.visit(order, &mut visit).unwrap();
+                        query.order(order.clone()).visit(&mut visit).unwrap();
                     }
                 }
                 assert_eq!(count, records);

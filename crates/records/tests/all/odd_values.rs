@@ -12,7 +12,7 @@ use crate::common::{
     Doing, check, converge, keys, keys_in_every_way, open, path, seeds, with_strategy,
 };
 use esker::{
-    BulkOrder, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Op, Operand, Query,
+    Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Op, Operand, Order, Query,
     Type, field,
 };
 use esker_sim::memory::Memory;
@@ -153,7 +153,7 @@ fn bulk(query: &Query) -> Vec<String> {
         found.push(record.key().to_string());
         ControlFlow::Continue(())
     };
-    query.clone().visit(BulkOrder::Key, visit).unwrap();
+    query.clone().order(Order::Key).visit(visit).unwrap();
     found
 }
 

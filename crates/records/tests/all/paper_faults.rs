@@ -331,9 +331,16 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
         for order in [Order::Newest, Order::Oldest] {
             for at in names {
                 let (from, to) = (lo.to_string(), (lo + 25).to_string());
-                let query = dataset.query().between(&path(at), &from, &to).order(order);
+                let query = dataset
+                    .query()
+                    .between(&path(at), &from, &to)
+                    .order(order.clone());
                 let found = keys(query.limit(Some(10)));
-                assert_eq!(found, newest(lo, lo + 25, order), "{at} {lo} {order:?}");
+                assert_eq!(
+                    found,
+                    newest(lo, lo + 25, order.clone()),
+                    "{at} {lo} {order:?}"
+                );
             }
         }
     }

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use crate::common::check;
 use esker::schema::Maintenance;
-use esker::{AreaExpr, BulkOrder, Dataset, DatasetDef, Expr, Index, KeyType, Record, field};
+use esker::{AreaExpr, Dataset, DatasetDef, Expr, Index, KeyType, Order, Record, field};
 use esker_sim::memory::Memory;
 use serde_json::json;
 
-fn bulk(dataset: &Dataset<u64>, condition: Expr, order: BulkOrder) -> Vec<u64> {
+fn bulk(dataset: &Dataset<u64>, condition: Expr, order: Order) -> Vec<u64> {
     let mut found = Vec::new();
     let visit = &mut |record: Record<u64>| {
         found.push(*record.key());
         ControlFlow::Continue(())
     };
     let snapshot = dataset.snapshot();
-    snapshot.find(condition).visit(order, visit).unwrap();
+    snapshot.find(condition).order(order).visit(visit).unwrap();
     found.sort_unstable();
     found
 }
@@ -57,12 +57,20 @@ fn a_record_of_several_times_is_one_record() {
                 10,
                 "{label}: count"
             );
-            for order in [BulkOrder::Key, BulkOrder::Any] {
-                assert_eq!(bulk(&dataset, window(), order), wanted, "{label} {order:?}");
-                assert_eq!(bulk(&dataset, area(), order), wanted, "{label} {order:?}");
+            for order in [Order::Key, Order::Any] {
+                assert_eq!(
+                    bulk(&dataset, window(), order.clone()),
+                    wanted,
+                    "{label} {order:?}"
+                );
+                assert_eq!(
+                    bulk(&dataset, area(), order.clone()),
+                    wanted,
+                    "{label} {order:?}"
+                );
             }
-            for order in [BulkOrder::Key, BulkOrder::Any] {
-                let all = bulk(&dataset, field("pad").eq("x"), order);
+            for order in [Order::Key, Order::Any] {
+                let all = bulk(&dataset, field("pad").eq("x"), order.clone());
                 assert_eq!(
                     all,
                     (0..20).collect::<Vec<u64>>(),

@@ -458,7 +458,10 @@ impl Run {
         expected.sort_unstable_by_key(|(write, _)| u64::MAX - write);
         let ids = |found: &[(u64, u64)]| found.iter().map(|(_, id)| *id).collect::<Vec<u64>>();
         let found = |order: Order, limit: Option<usize>| -> Vec<u64> {
-            let query = snapshot.find(condition.clone()).order(order).limit(limit);
+            let query = snapshot
+                .find(condition.clone())
+                .order(order.clone())
+                .limit(limit);
             let found = query.run().unwrap().map(|record| {
                 let record = record.unwrap();
                 let json: Json = record.parse().unwrap();
@@ -495,7 +498,8 @@ impl Run {
         };
         snapshot
             .find(condition.clone())
-            .visit(esker::BulkOrder::Key, visit)
+            .order(esker::Order::Key)
+            .visit(visit)
             .unwrap();
         let mut by_key = ids(&expected);
         by_key.sort_unstable();
@@ -507,7 +511,8 @@ impl Run {
         };
         snapshot
             .find(condition.clone())
-            .visit(esker::BulkOrder::Any, visit)
+            .order(esker::Order::Any)
+            .visit(visit)
             .unwrap();
         any.sort_unstable();
         assert_eq!(any, by_key, "{}", label("bulk, in any order"));

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use esker::schema::{Layout, Merging};
 use esker::{
-    AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType,
-    Options, field,
+    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Order,
+    field,
 };
 use fastrand::Rng;
 
@@ -83,7 +83,8 @@ fn a_small_area_is_counted_and_read_in_few_tables() {
         let (count, counted) = query().count_explained().unwrap();
         let mut found = 0;
         let read = query()
-            .visit(BulkOrder::Any, &mut |_| {
+            .order(Order::Any)
+            .visit(&mut |_| {
                 found += 1;
                 ControlFlow::Continue(())
             })

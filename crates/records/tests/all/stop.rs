@@ -15,8 +15,8 @@ use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::maintain::Validation;
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Order,
-    Query, Result, Stop, Type,
+    Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Order, Query, Result,
+    Stop, Type,
 };
 use esker_sim::by_tier;
 use esker_sim::hooked::{Call, Hooked};
@@ -135,11 +135,12 @@ fn reads() -> Vec<(String, Read)> {
             let query = ask.clone();
             let count = move |db: &Database| Ok(vec![query(db).count()?.to_string()]);
             read(format!("{name}, count"), Box::new(count));
-            for order in [BulkOrder::Any, BulkOrder::Key] {
+            for order in [Order::Any, Order::Key] {
                 let query = ask.clone();
+                let wanted = order.clone();
                 let visit = move |db: &Database| {
                     let mut found = Vec::new();
-                    query(db).visit(order, &mut |record| {
+                    query(db).order(wanted.clone()).visit(&mut |record| {
                         found.push(record.seq().to_string());
                         ControlFlow::Continue(())
                     })?;
@@ -299,7 +300,8 @@ fn an_answer_that_is_cancelled_between_its_records_ends() {
         let mut seen = 0;
         let visited = query
             .between(&path(name), "0", "9")
-            .visit(BulkOrder::Key, &mut |_| {
+            .order(Order::Key)
+            .visit(&mut |_| {
                 seen += 1;
                 stop.cancel();
                 ControlFlow::Continue(())

@@ -93,7 +93,7 @@ fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
         let query = snapshot
             .query()
             .between(&path(at), &lo.to_string(), &hi.to_string())
-            .order(order)
+            .order(order.clone())
             .limit(limit);
         let found: Vec<Record> = query.run().unwrap().map(Result::unwrap).collect();
         let seqs = |records: &[&Record]| -> Vec<(u64, String)> {

@@ -4,6 +4,7 @@
 mod cancelled;
 mod keys;
 mod places;
+mod sorted;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,9 +14,7 @@ use std::ops::Bound;
 use esker::experimental::LookupOptions;
 use esker::maintain::Validation;
 use esker::schema::Tokenizer;
-use esker::{
-    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value,
-};
+use esker::{DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value};
 
 use crate::action::PATHS;
 use crate::common::tree::Tree;
@@ -247,7 +246,7 @@ impl Asker<'_> {
         };
         let validations = [Validation::Auto, Validation::Direct, Validation::Timestamp];
         let validation = validations[self.rng.usize(0..3)];
-        let mut query = self.snapshot.query().order(order).lookup(lookup);
+        let mut query = self.snapshot.query().order(order.clone()).lookup(lookup);
         if let Some(condition) = wanted.expr() {
             query = query.filter(condition);
         }
@@ -269,6 +268,17 @@ impl Asker<'_> {
         right.sort_by_key(|(_, seq, _)| *seq);
         if order == Order::Newest {
             right.reverse();
+        }
+        // From numbers of its own, so that the other questions stay as they were.
+        let mut rng = fastrand::Rng::with_seed(self.rng.clone().u64(..));
+        if self.all || rng.usize(0..5) == 0 {
+            let keys = by_key.iter().map(|(key, ..)| *key).collect();
+            let sorting = sorted::Sorting {
+                query: &query,
+                keys,
+                limit,
+            };
+            self.sorted(&sorting, &mut rng)?;
         }
         let own = |rows: &[(&crate::model::K, u64, &str)]| -> Vec<Row> {
             let rows = rows.iter();
@@ -304,11 +314,11 @@ impl Asker<'_> {
             assert_eq!(keys.iter().collect::<Vec<_>>(), right, "{}", what("keys"));
         }
         if self.takes() {
-            let found = self.in_bulk(limited(), BulkOrder::Key)?;
+            let found = self.in_bulk(limited(), Order::Key)?;
             same(&found, &by_key[..few.len()], || what("in bulk by key"));
         }
         if self.takes() {
-            let found = self.in_bulk(limited(), BulkOrder::Any)?;
+            let found = self.in_bulk(limited(), Order::Any)?;
             let any: BTreeSet<&Row> = found.iter().collect();
             assert_eq!(any.len(), found.len(), "{}", what("in bulk, twice"));
             assert_eq!(any.len(), few.len(), "{}", what("in bulk"));
@@ -323,9 +333,9 @@ impl Asker<'_> {
         Ok(())
     }
 
-    fn in_bulk(&self, query: Query, order: BulkOrder) -> Result<Vec<Row>> {
+    fn in_bulk(&self, query: Query, order: Order) -> Result<Vec<Row>> {
         let mut found = Vec::new();
-        query.visit(order, &mut |record| {
+        query.order(order).visit(&mut |record| {
             found.push(row(Ok(record)).unwrap());
             ControlFlow::Continue(())
         })?;

@@ -3,8 +3,9 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use esker::request::{Aggregate, Aggregation, GroupBy};
 use esker::space::Latest;
-use esker::{BulkOrder, DatasetDef, Index, Key, KeyType, Options, Order, Request, Update};
+use esker::{DatasetDef, Index, Key, KeyType, Options, Order, Request, Update};
 use esker_store::{Dataset, Mode, Records, Store, open};
 
 fn def() -> DatasetDef {
@@ -79,7 +80,15 @@ fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
     ][rng.usize(..5)];
     let mut request = Request::of(condition.parse().unwrap());
     request.limit = [None, Some(0), Some(3)][rng.usize(..3)];
-    request.order = [Order::Newest, Order::Oldest][rng.usize(..2)];
+    request.order = [Order::Newest, Order::Oldest, Order::Key][rng.usize(..3)].clone();
+    if rng.bool() {
+        let orders = ["n:desc", "name,n", "tags", "tags:desc,id:desc"];
+        request.order = orders[rng.usize(..4)].parse().unwrap();
+    }
+    request.offset = [0, 0, 1, 3][rng.usize(..4)];
+    if rng.bool() {
+        request.select = vec!["name".parse().unwrap(), "tags".parse().unwrap()];
+    }
     said.push(format!("{condition} {:?}", request.limit));
     let found: Vec<_> = records
         .find(&request)
@@ -98,8 +107,10 @@ fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
         visited.push(record);
         ControlFlow::Continue(())
     };
-    records.visit(&request, BulkOrder::Key, &mut take).unwrap();
-    said.push(visited.len().to_string());
+    records.visit(&request, &mut take).unwrap();
+    said.push(json_of(&visited));
+    said.extend(pages(records, &request));
+    said.extend(groups(records, condition, rng));
     let from = Key::parse(KeyType::Int, "5").unwrap();
     let range = (Bound::Excluded(from), Bound::Unbounded);
     let scan = records.scan(range, rng.bool()).unwrap();
@@ -126,6 +137,44 @@ fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
         .unwrap()
         .0;
     said.push(json_of(&latest));
+    said
+}
+
+/// The records of a request without its limit, in pages of two, each behind the token of the last.
+fn pages(records: &dyn Records, request: &Request) -> Vec<String> {
+    let (mut request, mut said) = (request.clone(), Vec::new());
+    (request.limit, request.offset) = (Some(2), 0);
+    loop {
+        let mut answer = records.find(&request).unwrap();
+        let page: Vec<_> = answer.by_ref().map(Result::unwrap).collect();
+        if page.is_empty() {
+            return said;
+        }
+        said.push(json_of(&page));
+        let token = answer.token().unwrap();
+        request.after = Some(token.to_string().parse().unwrap());
+    }
+}
+
+fn groups(records: &dyn Records, condition: &str, rng: &mut fastrand::Rng) -> Vec<String> {
+    let aggregates =
+        "count,distinct(name),approx_distinct(tags),min(tags),max(n),sum(n),avg(n),p50(lon)";
+    let mut aggregation = Aggregation::new(Aggregate::parse_list(aggregates).unwrap());
+    aggregation.condition = rng.bool().then(|| condition.parse().unwrap());
+    let by = ["", "name", "tags,n", "n/2@1", "lon/12.5"][rng.usize(..5)];
+    if !by.is_empty() {
+        aggregation.by = GroupBy::parse_list(by).unwrap();
+    }
+    if rng.bool() {
+        aggregation.order = vec!["count:desc".parse().unwrap(), "sum(n)".parse().unwrap()];
+    }
+    aggregation.limit = [None, Some(2)][rng.usize(..2)];
+    let mut said = vec![by.to_string()];
+    let visited = records.aggregate(&aggregation, &mut |group| {
+        said.push(group.to_json());
+        ControlFlow::Continue(())
+    });
+    visited.unwrap();
     said
 }
 

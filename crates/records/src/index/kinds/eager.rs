@@ -21,7 +21,7 @@ use crate::index::cost::{Access, Figures};
 use crate::index::estimate::{Postings, Values};
 use crate::index::purge::Purge;
 use crate::index::{
-    Attribute, Best, Completion, Deferred, Entry, IndexEntry, IndexType, Lookup, Order, Range,
+    Attribute, Best, Completion, Deferred, Entry, IndexEntry, IndexType, Lookup, Range, Recency,
     VisitPosting, Writes,
 };
 
@@ -62,8 +62,8 @@ impl IndexType for Eager {
         while cursor.valid() {
             // The chunks of a value are ordered newest first.
             if is_point
-                && best.order() == Order::Newest
-                && best.is_beyond(Order::Newest.rank(cursor.seq()))
+                && best.order() == Recency::Newest
+                && best.is_beyond(Recency::Newest.rank(cursor.seq()))
             {
                 best.note_skipped();
                 break;

@@ -33,7 +33,7 @@ use crate::error::Result;
 use crate::index::cost::{Access, Figures};
 use crate::index::lookup::value_range;
 use crate::index::{
-    Attribute, Best, FilterRule, IndexEntry, IndexType, Lookup, Order, Origin, Range, Writes,
+    Attribute, Best, FilterRule, IndexEntry, IndexType, Lookup, Origin, Range, Recency, Writes,
 };
 
 pub(super) struct Filter;
@@ -294,7 +294,7 @@ pub(crate) fn each_match(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    order: Order,
+    order: Recency,
     take: &mut dyn Take,
 ) -> Result<()> {
     let scan = Scan {

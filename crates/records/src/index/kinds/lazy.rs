@@ -17,7 +17,7 @@ use crate::index::posting_merge::PostingOperator;
 use crate::index::purge::Purge;
 use crate::index::walk::{Tells, walk};
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Order, Range, VisitPosting, Writes,
+    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
 };
 
 pub(super) struct Lazy;
@@ -44,7 +44,9 @@ impl IndexType for Lazy {
             while let Some(entry) = walk.next_entry()? {
                 // Newest first: if the K best are found and this piece is older, so are all later
                 // ones.
-                if best.order() == Order::Newest && best.is_beyond(Order::Newest.rank(entry.seq)) {
+                if best.order() == Recency::Newest
+                    && best.is_beyond(Recency::Newest.rank(entry.seq))
+                {
                     best.note_skipped();
                     break;
                 }
@@ -176,7 +178,7 @@ pub(super) fn offer_piece(
         if posting.cancel {
             return Ok(true);
         }
-        if best.order() == Order::Newest && best.is_beyond(Order::Newest.rank(posting.seq)) {
+        if best.order() == Recency::Newest && best.is_beyond(Recency::Newest.rank(posting.seq)) {
             best.note_skipped();
             return Ok(false);
         }

@@ -24,7 +24,7 @@ use crate::index::estimate::Values;
 use crate::index::seen::Seen;
 use crate::index::walk::{Tells, walk};
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Order, Range, VisitPosting, Writes,
+    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
 };
 use esker_lsm::read::estimate::{Count, Units};
 
@@ -47,7 +47,9 @@ impl IndexType for Recent {
         best: &mut Best,
     ) -> Result<()> {
         match range.point() {
-            Some(value) if best.order() == Order::Newest => newest(lookup, attribute, value, best),
+            Some(value) if best.order() == Recency::Newest => {
+                newest(lookup, attribute, value, best)
+            }
             _ => {
                 let (lo, hi) = range.key_bounds();
                 let bounds = (lo.as_slice(), hi.as_deref());
@@ -139,7 +141,7 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
     let tree = attribute.index_tree()?;
     let mut walk = lookup.snapshot.walk_from(tree, value, from);
     while let Some(entry) = walk.next_entry()? {
-        if best.is_beyond(Order::Newest.rank(entry.seq)) {
+        if best.is_beyond(Recency::Newest.rank(entry.seq)) {
             best.note_skipped();
             break;
         }

@@ -10,8 +10,8 @@ use esker::maintain::RepairOptions;
 use esker::options::KeepLog;
 use esker::schema::Maintenance;
 use esker::{
-    BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind,
-    IndexKind, Key, KeyType, Order, Update, field,
+    ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexKind, Key,
+    KeyType, Order, Update, field,
 };
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
@@ -355,18 +355,22 @@ pub(super) fn ask(dataset: &DatasetSnapshot, live: &Live, rng: &mut fastrand::Rn
                 wanted.reverse();
             }
             wanted.truncate(limit.unwrap_or(usize::MAX));
-            let query = query().filter(condition()).order(order).limit(limit);
+            let query = query()
+                .filter(condition())
+                .order(order.clone())
+                .limit(limit);
             assert_eq!(keys_in_every_way(&query), wanted);
         }
         let both = query().filter(condition() & field("o").ge(0));
         assert_eq!(both.count().unwrap(), wanted.len() as u64);
         let mut bulk = Vec::new();
         let all = query().filter(condition());
-        all.visit(BulkOrder::Key, &mut |record| {
-            bulk.push(record.key().to_string().parse::<i64>().unwrap());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        all.order(Order::Key)
+            .visit(&mut |record| {
+                bulk.push(record.key().to_string().parse::<i64>().unwrap());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
         let mut by_key: Vec<i64> = wanted.iter().map(|(key, _)| *key).collect();
         by_key.sort_unstable();
         assert_eq!(bulk, by_key);

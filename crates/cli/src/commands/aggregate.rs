@@ -1,0 +1,57 @@
+//! `aggregate`: numbers of groups of records.
+
+use std::ops::ControlFlow;
+
+use esker::request::Aggregation;
+
+use super::query::{conditions, note_what_a_scan_read, notes, paths};
+use super::{fields, plan};
+use crate::args::{AggregateArgs, RowsArgs};
+use crate::failure::{Failure, Outcome};
+use crate::rows::Rows;
+use crate::store::{dataset_at, open_to_read};
+
+/// `esker aggregate DIR DATASET AGG,... [EXPR...]`
+pub(crate) fn aggregate(args: &AggregateArgs, memory: usize) -> Result<Outcome, Failure> {
+    let conditions = conditions(&args.conditions)?;
+    let mut aggregation = Aggregation::new(args.aggregates.0.clone());
+    aggregation.condition = conditions.iter().cloned().reduce(|all, one| all & one);
+    if let Some(by) = &args.by {
+        aggregation.by.clone_from(&by.0);
+    }
+    if let Some(order) = &args.order {
+        aggregation.order = order.fields().to_vec();
+    }
+    aggregation.limit = args.limit;
+    let db = open_to_read(&args.dir, memory)?;
+    let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
+    let mut rows = Rows::new(&RowsArgs {
+        format: args.format,
+        select: Vec::new(),
+    });
+    let mut failed = None;
+    let visited = dataset.aggregate(&aggregation, &mut |group| match rows
+        .record(group.to_json().as_bytes())
+    {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(failure) => {
+            failed = Some(failure);
+            ControlFlow::Break(())
+        }
+    });
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    rows.flush()?;
+    let plan = visited?;
+    notes(&plan);
+    note_what_a_scan_read(&plan, None);
+    let is_empty = plan.steps.answers == 0;
+    plan::explain(args.explain, || plan);
+    if is_empty {
+        let mut queried = paths(&conditions);
+        queried.extend(aggregation.by.iter().map(|by| by.path.clone()));
+        fields::note_unknown(&*dataset, &queried)?;
+    }
+    Ok(Outcome::found(rows.written()))
+}

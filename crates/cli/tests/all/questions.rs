@@ -1,0 +1,201 @@
+//! Orders, projections and aggregates on the command line.
+
+use crate::common::{Run, esker};
+
+/// Lines of numbers, text, times and arrays.
+const RECORDS: &str = r#"{"id":1,"user":"ann","n":3,"at":1714521600,"tags":["x","y","x"]}
+{"id":2,"user":"bob","n":2.5,"at":1714525200,"tags":[]}
+{"id":3,"user":"ann","n":"many","at":1714608000,"deep":{"a":[1,7],"b":{"c":true}}}
+{"id":4,"n":-1,"at":1717200000,"tags":"y"}
+{"id":5,"user":null,"n":10,"at":1714521601,"deep":{"a":4}}
+"#;
+
+fn ask(args: &[&str]) -> Run {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, store] = ["records.ndjson", "db"].map(|n| dir.path().join(n).display().to_string());
+    std::fs::write(&file, RECORDS).unwrap();
+    let indexes = ["--index", "user:recent", "--index", "at:embedded:time_s"];
+    let load = [&["load", &store, "d", &file, "--key", "id"], &indexes[..]].concat();
+    esker(&load).expect(0);
+    let (verb, rest) = args.split_first().unwrap();
+    esker(&[&[verb, store.as_str(), "d"][..], rest].concat())
+}
+
+fn lines(args: &[&str]) -> Vec<String> {
+    let run = ask(args).expect(0);
+    run.stdout.lines().map(str::to_string).collect()
+}
+
+fn ids(args: &[&str]) -> Vec<i64> {
+    ask(args).expect(0).ids()
+}
+
+#[test]
+pub(crate) fn answers_are_sorted_by_fields() {
+    assert_eq!(ids(&["find", "--order", "n"]), [4, 2, 1, 5, 3]);
+    assert_eq!(ids(&["find", "--order", "n:desc"]), [3, 5, 1, 2, 4]);
+    assert_eq!(
+        ids(&["find", "--order", "user:desc,at:desc"]),
+        [2, 3, 1, 4, 5]
+    );
+    assert_eq!(ids(&["find", "--order", "deep.a", "deep exists"]), [3, 5]);
+    assert_eq!(
+        ids(&["find", "--order", "deep.a:desc", "deep exists"]),
+        [3, 5]
+    );
+    assert_eq!(ids(&["find", "--order", "tags"]), [1, 4, 2, 3, 5]);
+    assert_eq!(
+        ids(&["find", "user = ann", "at > 1714521600", "--order", "id"]),
+        [3]
+    );
+    let page = [
+        "find", "--order", "id:desc", "--offset", "1", "--limit", "2",
+    ];
+    assert_eq!(ids(&page), [4, 3]);
+    let keys = ["find", "--order", "n:desc", "--limit", "2", "--keys-only"];
+    assert_eq!(ask(&keys).expect(0).stdout, "3\n5\n");
+    // A field that is called as an order is has a direction.
+    assert_eq!(ids(&["find", "--order", "key:desc"]), [1, 2, 3, 4, 5]);
+    assert_eq!(ids(&["find", "--order", "key"]), [1, 2, 3, 4, 5]);
+    assert_eq!(ids(&["find", "--order", "oldest", "--offset", "3"]), [4, 5]);
+    assert!(
+        ask(&["find", "--order", "a..b"])
+            .expect(2)
+            .stderr
+            .contains("a field name is empty")
+    );
+}
+
+#[test]
+pub(crate) fn some_fields_keep_their_nesting() {
+    let some = ["find", "--order", "id", "--select", "deep.b.c,n,deep.a"];
+    assert_eq!(
+        lines(&some),
+        [
+            r#"{"n":3}"#,
+            r#"{"n":2.5}"#,
+            r#"{"n":"many","deep":{"a":[1,7],"b":{"c":true}}}"#,
+            r#"{"n":-1}"#,
+            r#"{"n":10,"deep":{"a":4}}"#,
+        ]
+    );
+    let table = [
+        "find", "id < 3", "--order", "id", "--select", "n,id", "--format", "csv",
+    ];
+    assert_eq!(lines(&table), ["n,id", "3,1", "2.5,2"]);
+}
+
+#[test]
+pub(crate) fn aggregates_are_one_object_a_group() {
+    assert_eq!(
+        lines(&[
+            "aggregate",
+            "count,distinct(user),min(n),max(n),sum(n),avg(n),p50(n)"
+        ]),
+        [
+            r#"{"count":5,"distinct(user)":2,"min(n)":-1,"max(n)":"many","sum(n)":14.5,"avg(n)":3.625,"p50(n)":3}"#
+        ]
+    );
+    assert_eq!(
+        lines(&["aggregate", "count,sum(id)", "--by", "user"]),
+        [
+            r#"{"user":"ann","count":2,"sum(id)":4}"#,
+            r#"{"user":"bob","count":1,"sum(id)":2}"#,
+            r#"{"user":null,"count":2,"sum(id)":9}"#,
+        ]
+    );
+    let most = [
+        "aggregate",
+        "count",
+        "user exists",
+        "--by",
+        "user",
+        "--order",
+        "count:desc",
+        "--limit",
+        "1",
+    ];
+    assert_eq!(lines(&most), [r#"{"user":"ann","count":2}"#]);
+    // An array counts once in each group of its different elements.
+    assert_eq!(
+        lines(&["aggregate", "count", "--by", "tags"]),
+        [
+            r#"{"tags":"x","count":1}"#,
+            r#"{"tags":"y","count":2}"#,
+            r#"{"tags":null,"count":3}"#
+        ]
+    );
+    assert_eq!(
+        lines(&["aggregate", "count", "--by", "at/1d"]),
+        [
+            r#"{"at":1714521600,"count":3}"#,
+            r#"{"at":1714608000,"count":1}"#,
+            r#"{"at":1717200000,"count":1}"#,
+        ]
+    );
+    assert_eq!(
+        lines(&["aggregate", "count", "--by", "at/month,user", "id < 3"]),
+        [
+            r#"{"at":1714521600,"user":"ann","count":1}"#,
+            r#"{"at":1714521600,"user":"bob","count":1}"#,
+        ]
+    );
+    assert_eq!(
+        lines(&["aggregate", "count", "--by", "id/2@1", "--order", "id:desc"]),
+        [
+            r#"{"id":5,"count":1}"#,
+            r#"{"id":3,"count":2}"#,
+            r#"{"id":1,"count":2}"#
+        ]
+    );
+    // Of no records there is one group, or none.
+    assert_eq!(
+        lines(&["aggregate", "count,sum(n),distinct(n)", "id > 9"]),
+        [r#"{"count":0,"sum(n)":null,"distinct(n)":0}"#]
+    );
+    assert_eq!(
+        ask(&["aggregate", "count", "id > 9", "--by", "user"])
+            .expect(1)
+            .stdout,
+        ""
+    );
+    let table = [
+        "aggregate",
+        "count,max(n)",
+        "--by",
+        "user",
+        "--format",
+        "csv",
+    ];
+    assert_eq!(
+        lines(&table),
+        ["user,count,max(n)", "ann,2,many", "bob,1,2.5", ",2,10"]
+    );
+}
+
+#[test]
+pub(crate) fn what_is_no_aggregate_is_refused() {
+    for (args, why) in [
+        (
+            &["aggregate", "total(n)"][..],
+            "`total(n)` is not an aggregate",
+        ),
+        (
+            &["aggregate", "count", "--by", "n/0"],
+            "`0` is not a period",
+        ),
+        (
+            &["aggregate", "count", "--by", "n,n"],
+            "two columns are named `n`",
+        ),
+        (
+            &["aggregate", "count", "--order", "sum(n)"],
+            "an order by `sum(n)`, which is no column",
+        ),
+    ] {
+        let said = ask(args).expect(2).stderr;
+        assert!(said.contains(why), "{said}");
+    }
+    let help = esker(&["aggregate", "--help"]).expect(0).stdout;
+    assert!(help.contains("approx_distinct(F)"), "{help}");
+}

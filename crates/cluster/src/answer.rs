@@ -1,0 +1,169 @@
+//! The answer of a query in the order of its request. A cluster gives candidates in an order of
+//! writes, or in none: for an order of fields or keys all answers are read and sorted in memory,
+//! of a request with a limit the first ones alone.
+
+use std::sync::Arc;
+use std::vec;
+
+use esker_model::query::{First, Order, PageToken, Ranking, Request};
+use esker_model::record::RecordRef;
+use esker_model::schema::Projection;
+use esker_model::{Key, Record};
+
+use crate::bound::Bound;
+use crate::error::{Error, Result};
+use crate::find::{Explained, Query};
+use crate::hit::Hit;
+use crate::shared::Shared;
+
+/// An answer of a query: records, or keys alone.
+pub struct Answer {
+    query: Query,
+    sorting: Option<Sorting>,
+    /// Answers that the offset leaves out.
+    skip: usize,
+    projection: Option<Projection>,
+    answers: u64,
+    is_over: bool,
+}
+
+/// An answer in an order of fields or keys.
+struct Sorting {
+    ranking: Ranking,
+    behind: Option<Vec<u8>>,
+    most: usize,
+    /// The answers that are left, once they are sorted.
+    rows: Option<vec::IntoIter<(Vec<u8>, Hit)>>,
+    last: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(shared: Arc<Shared>, bound: Arc<Bound>, request: &Request) -> Result<Answer> {
+        let mut inner = request.clone();
+        inner.limit = request.most();
+        let sorting = if request.order.is_sorted() {
+            let ranking = Ranking::new(&bound.shape, &request.order)?;
+            let behind = ranking.behind(inner.after.take().as_ref())?;
+            let most = inner.limit.take().unwrap_or(usize::MAX);
+            // Without fields the keys are enough.
+            inner.keys_only &= request.order.fields().is_empty();
+            inner.order = Order::Any;
+            Some(Sorting {
+                ranking,
+                last: behind.clone(),
+                behind,
+                most,
+                rows: None,
+            })
+        } else {
+            None
+        };
+        Ok(Answer {
+            query: Query::new(shared, bound, &inner)?,
+            sorting,
+            skip: request.offset,
+            projection: (!request.select.is_empty()).then(|| Projection::new(&request.select)),
+            answers: 0,
+            is_over: false,
+        })
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]; [`Error::Damaged`].
+    pub fn next_record(&mut self) -> Result<Option<Record>> {
+        let bound = self.query.bound.clone();
+        let Some(hit) = self.next_hit()? else {
+            return Ok(None);
+        };
+        let record = hit.record(&bound)?;
+        Ok(Some(match &self.projection {
+            Some(projection) => {
+                let json = projection.apply(record.json())?;
+                Record::from_json(record.key().clone(), record.seq(), &json)
+            }
+            None => record,
+        }))
+    }
+
+    /// The next key.
+    ///
+    /// # Errors
+    /// As [`Answer::next_record`].
+    pub fn next_key(&mut self) -> Result<Option<Key>> {
+        let ty = self.query.bound.key_type();
+        let hit = self.next_hit()?;
+        Ok(hit.map(|hit| Key::from_encoded(ty, hit.key)))
+    }
+
+    fn next_hit(&mut self) -> Result<Option<Hit>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        loop {
+            let next = match &mut self.sorting {
+                Some(sorting) => sorting.next(&mut self.query),
+                None => self.query.next(),
+            };
+            self.is_over = !matches!(next, Ok(Some(_)));
+            let hit = next?;
+            if hit.is_none() || self.skip == 0 {
+                self.answers += u64::from(hit.is_some());
+                return Ok(hit);
+            }
+            self.skip -= 1;
+        }
+    }
+
+    /// How the query is answered, and what it has read so far.
+    pub fn explained(&self) -> Explained {
+        Explained {
+            answers: self.answers,
+            ..self.query.explained()
+        }
+    }
+
+    /// The place of the last answer: a request continues behind it, in any process.
+    pub fn token(&self) -> Option<PageToken> {
+        match &self.sorting {
+            Some(sorting) => sorting.last.clone().map(PageToken::Row),
+            None => self.query.last().map(PageToken::Write),
+        }
+    }
+}
+
+impl Sorting {
+    fn next(&mut self, query: &mut Query) -> Result<Option<Hit>> {
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            none => {
+                let (mut first, mut rank) = (First::new(self.most), Vec::new());
+                while let Some(hit) = query.next()? {
+                    let json: &[u8] = match hit.stored.as_slice() {
+                        [] => &[],
+                        stored => RecordRef::body_of(stored).ok_or_else(|| {
+                            Error::Damaged("a stored record is malformed".to_string())
+                        })?,
+                    };
+                    self.ranking.rank(json, &hit.key, &mut rank);
+                    if self.behind.as_ref().is_none_or(|behind| rank > *behind) {
+                        first.add(&rank, hit);
+                    }
+                }
+                none.insert(first.finish().into_iter())
+            }
+        };
+        let Some((rank, hit)) = rows.next() else {
+            return Ok(None);
+        };
+        self.last = Some(rank);
+        Ok(Some(hit))
+    }
+}

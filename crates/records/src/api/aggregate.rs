@@ -1,0 +1,140 @@
+//! Aggregates of groups of records.
+
+use std::ops::ControlFlow;
+
+use esker_model::query::{Aggregate, Aggregation, Group, GroupBy};
+use esker_model::{FromRecord, PrimaryKey};
+
+use super::Query;
+use crate::error::{Error, Result};
+use crate::query::{self, Explain, Order};
+
+/// A question about groups of records ([`Query::aggregate`]).
+#[derive(Clone)]
+#[must_use = "nothing is read before `run` or `visit`"]
+pub struct AggregateQuery {
+    query: query::Query,
+    aggregation: Aggregation,
+    failed: Option<Error>,
+}
+
+impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
+    /// Computes these aggregates of the matching records: of all of them, or of groups
+    /// ([`AggregateQuery::by`]). Limit, order and page of the query have no meaning for it. Memory
+    /// stays within a share of the budget; groups beyond it are sorted in a file in the store's
+    /// folder.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, Options, field};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
+    /// for id in 0..100 {
+    ///     events.put(&serde_json::json!({"id": id, "user": format!("u{}", id % 7), "n": id}))?;
+    /// }
+    /// let most = events
+    ///     .find(field("n").lt(50))
+    ///     .aggregate(["count".parse()?, "sum(n)".parse()?])
+    ///     .by("user".parse()?)
+    ///     .order("count:desc,user".parse()?)
+    ///     .limit(2)
+    ///     .run()?;
+    /// assert_eq!(most[0].to_json(), r#"{"user":"u0","count":8,"sum(n)":196}"#);
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Row {
+    ///     user: String,
+    ///     count: u64,
+    /// }
+    /// let row: Row = most[1].parse()?;
+    /// assert_eq!((row.user.as_str(), row.count), ("u1", 7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn aggregate(self, aggregates: impl IntoIterator<Item = Aggregate>) -> AggregateQuery {
+        let (query, failed) = (self.inner.clone(), self.checked().err());
+        AggregateQuery {
+            query,
+            aggregation: Aggregation::new(aggregates),
+            failed,
+        }
+    }
+}
+
+impl AggregateQuery {
+    pub(crate) fn new(query: query::Query, aggregation: Aggregation) -> AggregateQuery {
+        AggregateQuery {
+            query,
+            aggregation,
+            failed: None,
+        }
+    }
+
+    /// Groups the records by this field, too.
+    pub fn by(mut self, by: GroupBy) -> AggregateQuery {
+        self.aggregation.by.push(by);
+        self
+    }
+
+    /// Sets the order of the groups, by columns: the names of fields and aggregates. Default: by
+    /// the values that form them.
+    pub fn order(mut self, order: Order) -> AggregateQuery {
+        match order {
+            Order::Fields(fields) => self.aggregation.order = fields,
+            other => {
+                let what =
+                    format!("groups have no order `{other}`: name columns, as in count:desc");
+                self.failed = Some(Error::BadInput(what));
+            }
+        }
+        self
+    }
+
+    /// Returns at most this many groups, the first in the order. Without a limit, all.
+    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> AggregateQuery {
+        self.aggregation.limit = limit.into();
+        self
+    }
+
+    /// The question as data ([`Dataset::aggregation`](crate::Dataset::aggregation)); it includes
+    /// the condition of the query.
+    pub fn aggregation(&self) -> Aggregation {
+        let mut aggregation = self.aggregation.clone();
+        let both = (
+            self.query.request.condition.clone(),
+            aggregation.condition.take(),
+        );
+        aggregation.condition = match both {
+            (Some(one), Some(other)) => Some(one & other),
+            (one, other) => one.or(other),
+        };
+        aggregation
+    }
+
+    /// The groups, in their order.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for an aggregation that does not fit the dataset; [`Error::Overflow`] if
+    /// a sum cannot be represented; any read error.
+    pub fn run(self) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        self.visit(&mut |group| {
+            groups.push(group);
+            ControlFlow::Continue(())
+        })?;
+        Ok(groups)
+    }
+
+    /// Passes the groups to `visit`, in their order, until that breaks. Returns the explanation.
+    ///
+    /// # Errors
+    /// As [`AggregateQuery::run`].
+    pub fn visit(self, visit: &mut dyn FnMut(Group) -> ControlFlow<()>) -> Result<Explain> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.query.aggregate(&self.aggregation, visit),
+        }
+    }
+}

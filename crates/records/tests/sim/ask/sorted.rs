@@ -1,0 +1,201 @@
+//! Orders and groups by the values of a path, beside the model's values.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use esker::request::{Aggregate, Direction, GroupBy};
+use esker::{Query, Result, Value};
+
+use super::Asker;
+use crate::action::PATHS;
+use crate::common::path;
+use crate::model::K;
+
+/// Compares values of any types.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    let class = |value: &Value| match value {
+        Value::Bool(_) => 0,
+        Value::Int(_) | Value::Float(_) => 1,
+        Value::Time(_) => 2,
+        _ => 3,
+    };
+    let mixed = |a: i128, b: f64| {
+        let whole = b.floor();
+        let order = match whole {
+            large if large >= 1e30 => Ordering::Less,
+            small if small <= -1e30 => Ordering::Greater,
+            _ => a.cmp(&(whole as i128)),
+        };
+        order.then(if b > whole {
+            Ordering::Less
+        } else {
+            Ordering::Equal
+        })
+    };
+    class(a).cmp(&class(b)).then_with(|| match (a, b) {
+        (Value::Int(a), Value::Float(b)) => mixed(*a, *b),
+        (Value::Float(a), Value::Int(b)) => mixed(*b, *a).reverse(),
+        _ => a.partial_cmp(b).unwrap(),
+    })
+}
+
+/// What is checked of an answer.
+pub(super) struct Sorting<'a> {
+    pub(super) query: &'a Query,
+    /// The keys of the matching records, in their order.
+    pub(super) keys: Vec<&'a K>,
+    pub(super) limit: Option<usize>,
+}
+
+impl Asker<'_> {
+    /// A path whose values have the types of the model: times that are not declared are numbers or
+    /// text.
+    fn sortable(&self, rng: &mut fastrand::Rng) -> Option<&'static str> {
+        let at = rng.usize(0..PATHS.len());
+        let mut indexes = self.view.def.indexes.iter();
+        let declared = indexes.find(|index| index.path == path(PATHS[at]));
+        let is_clear = match declared {
+            Some(index) => !index.ty.has_place(),
+            None => !self.view.types[at].is_time(),
+        };
+        is_clear.then_some(PATHS[at])
+    }
+
+    fn values(&self, key: &K, path: &str) -> Vec<Value> {
+        let (_, row) = self.records.current(key).unwrap();
+        let mut values = row.put.values[path].clone();
+        values.sort_by(compare);
+        values
+    }
+
+    pub(super) fn sorted(&self, sorting: &Sorting<'_>, rng: &mut fastrand::Rng) -> Result<()> {
+        let Some(by) = self.sortable(rng) else {
+            return Ok(());
+        };
+        self.in_order(sorting, by, rng)?;
+        self.in_groups(sorting, by)
+    }
+
+    fn in_order(&self, sorting: &Sorting<'_>, by: &str, rng: &mut fastrand::Rng) -> Result<()> {
+        let (direction, offset) = if rng.bool() {
+            (Direction::Ascending, rng.usize(0..3))
+        } else {
+            (Direction::Descending, 0)
+        };
+        let mut right: Vec<(Option<Value>, &K)> = (sorting.keys.iter())
+            .map(|key| {
+                let values = self.values(key, by);
+                let value = match direction {
+                    Direction::Ascending => values.first().cloned(),
+                    Direction::Descending => values.last().cloned(),
+                };
+                (value, *key)
+            })
+            .collect();
+        right.sort_by(|(a, _), (b, _)| match (a, b, direction) {
+            (None, None, _) => Ordering::Equal,
+            (None, ..) => Ordering::Greater,
+            (_, None, _) => Ordering::Less,
+            (Some(a), Some(b), Direction::Ascending) => compare(a, b),
+            (Some(a), Some(b), Direction::Descending) => compare(b, a),
+        });
+        let right: Vec<String> = right.iter().map(|(_, key)| key.to_string()).collect();
+        let what = format!("{:?} by {by} {direction:?}", sorting.query.request());
+        let query = || sorting.query.clone().order_by(by, direction);
+        let limit = sorting.limit.unwrap_or(usize::MAX);
+        let few: Vec<&String> = right.iter().skip(offset).take(limit).collect();
+        let keys = query().offset(offset).limit(sorting.limit).keys()?;
+        let keys = keys.map(|key| Ok(key?.to_string()));
+        let keys = keys.collect::<Result<Vec<String>>>()?;
+        assert_eq!(keys.iter().collect::<Vec<_>>(), few, "{what}");
+        let (mut found, mut token) = (Vec::new(), None);
+        let size = rng.usize(1..8);
+        loop {
+            let mut page = query().limit(size);
+            if let Some(token) = token {
+                page = page.after(token);
+            }
+            let mut page = page.run()?;
+            let before = found.len();
+            for record in page.by_ref() {
+                found.push(record?.key().to_string());
+            }
+            if found.len() == before {
+                break;
+            }
+            token = page.token();
+        }
+        assert_eq!(found, right, "pages of {what}");
+        Ok(())
+    }
+
+    fn in_groups(&self, sorting: &Sorting<'_>, by: &str) -> Result<()> {
+        let mut groups: Vec<(Option<Value>, i128)> = Vec::new();
+        let mut all: Vec<Value> = Vec::new();
+        for key in &sorting.keys {
+            let mut values = self.values(key, by);
+            all.extend(values.iter().cloned());
+            values.dedup_by(|a, b| compare(a, b).is_eq());
+            let mut parts: Vec<Option<Value>> = values.into_iter().map(Some).collect();
+            if parts.is_empty() {
+                parts.push(None);
+            }
+            for part in parts {
+                let is_same = |(known, _): &&mut (Option<Value>, i128)| match (known, &part) {
+                    (Some(known), Some(part)) => compare(known, part).is_eq(),
+                    (known, part) => known.is_none() && part.is_none(),
+                };
+                match groups.iter_mut().find(is_same) {
+                    Some((_, count)) => *count += 1,
+                    None => groups.push((part, 1)),
+                }
+            }
+        }
+        groups.sort_by(|(a, _), (b, _)| match (a, b) {
+            (Some(a), Some(b)) => compare(a, b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        });
+        all.sort_by(compare);
+        let what = format!("{:?} by {by}", sorting.query.request());
+        let is_same = |a: Option<&Value>, b: Option<&Value>| match (a, b) {
+            (Some(a), Some(b)) => compare(a, b).is_eq(),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let mut left = groups.iter();
+        let counted = sorting.query.clone().aggregate(["count".parse()?]);
+        counted.by(by.parse::<GroupBy>()?).visit(&mut |group| {
+            let (value, count) = left.next().unwrap_or_else(|| panic!("{what}: {group:?}"));
+            assert!(
+                is_same(group.value(by).as_ref(), value.as_ref()),
+                "{what}: {group:?}"
+            );
+            assert_eq!(
+                group.value("count"),
+                Some(Value::Int(*count)),
+                "{what}: {group:?}"
+            );
+            ControlFlow::Continue(())
+        })?;
+        assert_eq!(left.next(), None, "{what}");
+        let texts = format!("count,distinct({by}),min({by}),max({by}),p50({by})");
+        let aggregates = Aggregate::parse_list(&texts)?;
+        let found = sorting.query.clone().aggregate(aggregates).run()?;
+        let [found] = found.as_slice() else {
+            panic!("{what}: {found:?}");
+        };
+        let middle = all.len().div_ceil(2).checked_sub(1).map(|at| &all[at]);
+        for (name, right) in [("min", all.first()), ("p50", middle), ("max", all.last())] {
+            let value = found.value(&format!("{name}({by})"));
+            assert!(is_same(value.as_ref(), right), "{what}: {name}, {found:?}");
+        }
+        all.dedup_by(|a, b| compare(a, b).is_eq());
+        for (name, right) in [
+            ("count".to_string(), sorting.keys.len()),
+            (format!("distinct({by})"), all.len()),
+        ] {
+            let right = Some(Value::Int(right as i128));
+            assert_eq!(found.value(&name), right, "{what}: {found:?}");
+        }
+        Ok(())
+    }
+}
