@@ -174,6 +174,7 @@ impl Asker<'_> {
             if found.len() == before {
                 break;
             }
+            assert!(found.len() <= right.len(), "more than all");
             token = page.token().map(|token| token.to_string().parse().unwrap());
         }
         assert_eq!(found, right);
