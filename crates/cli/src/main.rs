@@ -53,7 +53,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Delete(args) => commands::write::delete(&args, memory),
         Command::Lookup(args) => commands::query::lookup(&args, memory),
         Command::Range(args) => commands::query::range(&args, memory),
-        Command::Find(args) => commands::query::find(&args, memory),
+        Command::Find(args) => commands::find::find(&args, memory),
         Command::Within(args) => commands::space::within(&args, memory),
         Command::Near(args) => commands::space::near(&args, memory),
         Command::View(args) => commands::view::view(&args, memory),

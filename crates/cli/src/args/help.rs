@@ -248,6 +248,9 @@ now+1d12h. Quote EXPR for the shell. If you give several EXPR, all must hold.
 booleans come before numbers, times and text. An array counts by its least value (asc) or its greatest (desc). Records
 without the field, with null or an object there, come last. Equal records are in the order of their keys.
 
+--latest-per PATH first takes the newest record of each value of a field, and then those of them that meet the conditions, in
+the order of their keys.
+
 If --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.
 Newest first, records written meanwhile belong before the first page; with --snapshot nothing changes between pages.
 

@@ -34,8 +34,8 @@ pub(crate) use manage::{
     RepairCompaction, RepairLookups, SnapshotArgs, StatArgs,
 };
 pub(crate) use query::{
-    AnswerArgs, CountArgs, ExplainForm, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs,
-    ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
+    AnswerArgs, CountArgs, ExplainForm, FindArgs, GetArgs, LatestArgs, LookupArgs, QueryArgs,
+    RangeArgs, ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 pub(crate) use values::{Strategy, Ttl, size};

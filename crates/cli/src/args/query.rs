@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
-use esker::Order;
+use esker::{Order, Path};
 
-use super::values::{Columns, columns, limit, validation, versions};
+use super::values::{Columns, columns, limit, seconds, validation, versions};
 
 /// The form of printed records.
 #[derive(Args)]
@@ -139,6 +139,29 @@ pub(crate) struct QueryArgs {
     pub(crate) rows: RowsArgs,
 }
 
+/// Arguments of queries for the latest record of each thing.
+#[derive(Args)]
+pub(crate) struct LatestArgs {
+    /// Consider only the newest record of each value of this field
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["order", "after"])]
+    pub(crate) latest_per: Option<Path>,
+    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339
+    /// [default: the order of writes]
+    #[arg(long, value_name = "PATH", requires = "latest_per")]
+    pub(crate) time: Option<Path>,
+    /// With --time: only records up to this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "time",
+        allow_negative_numbers = true
+    )]
+    pub(crate) as_of: Option<String>,
+    /// With --as-of: only records at most this much older: 60s, 10m (a plain number is seconds)
+    #[arg(long, value_name = "TIME", requires = "as_of", value_parser = seconds)]
+    pub(crate) max_age: Option<f64>,
+}
+
 /// Arguments of every query by field.
 #[derive(Args)]
 pub(crate) struct AnswerArgs {
@@ -201,8 +224,13 @@ pub(crate) struct FindArgs {
     #[arg(value_name = "EXPR")]
     pub(crate) conditions: Vec<String>,
     /// Oldest first: the same as `--order oldest`
-    #[arg(long, conflicts_with = "order")]
+    #[arg(long, conflicts_with_all = ["order", "latest_per"])]
     pub(crate) oldest: bool,
+    #[command(flatten)]
+    pub(crate) latest: LatestArgs,
+    /// With --latest-per: print only the number of records
+    #[arg(long, requires = "latest_per", conflicts_with_all = ["format", "select", "keys_only"])]
+    pub(crate) count: bool,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
 }

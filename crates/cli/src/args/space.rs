@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use esker::Path;
 
-use super::query::QueryArgs;
-use super::values::{limit, seconds};
+use super::query::{LatestArgs, QueryArgs};
+use super::values::limit;
 
 pub(super) const WITHIN_HELP: &str = "\
 PATH is the path of a GeoJSON point or of an array [LON, LAT], or LON_PATH,LAT_PATH. With an index of kind spatial on PATH
@@ -91,30 +91,14 @@ pub(crate) struct WithinArgs {
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["count", "cells", "latest_per"])]
     pub(crate) after: Option<esker::PageToken>,
     /// Print only their number
-    #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "select", "keys_only"])]
+    #[arg(long, conflicts_with_all = ["cells", "format", "select", "keys_only"])]
     pub(crate) count: bool,
     /// Print the number of records in each cell of a grid, whose cells have sides of this many
     /// degrees
     #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "select", "keys_only", "order"])]
     pub(crate) cells: Option<f64>,
-    /// Consider only the newest record of each value of this field
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["keys_only", "order"])]
-    pub(crate) latest_per: Option<Path>,
-    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339
-    /// [default: the order of writes]
-    #[arg(long, value_name = "PATH", requires = "latest_per")]
-    pub(crate) time: Option<Path>,
-    /// With --time: only records up to this time
-    #[arg(
-        long,
-        value_name = "TIME",
-        requires = "time",
-        allow_negative_numbers = true
-    )]
-    pub(crate) as_of: Option<String>,
-    /// With --as-of: only records at most this much older: 60s, 10m (a plain number is seconds)
-    #[arg(long, value_name = "TIME", requires = "as_of", value_parser = seconds)]
-    pub(crate) max_age: Option<f64>,
+    #[command(flatten)]
+    pub(crate) latest: LatestArgs,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
 }

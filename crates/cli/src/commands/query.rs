@@ -1,4 +1,4 @@
-//! `get`, `lookup`, `range`, `find`, `scan`, `count`: answers on standard output.
+//! `get`, `lookup`, `range`, `scan`, `count`: answers on standard output.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
@@ -9,9 +9,7 @@ use esker::{
 use esker_store::Records;
 
 use super::{fields, plan};
-use crate::args::{
-    AnswerArgs, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
-};
+use crate::args::{AnswerArgs, CountArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
 use crate::rows::Rows;
@@ -52,20 +50,6 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let request = placed(request, &args.answer);
     let found = answer(&*dataset, request, &args.answer.query)?;
     explained(found, &*dataset, &[path(&args.path)?])
-}
-
-/// `esker find DIR DATASET EXPR...`
-pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open_to_read(&args.dir, memory)?;
-    let at = args.answer.query.snapshot.as_deref();
-    let dataset = dataset_at(&*db, &args.dataset, at)?;
-    let conditions = conditions(&args.conditions)?;
-    let mut request = placed(filtered(&conditions), &args.answer);
-    if args.oldest {
-        request.order = Order::Oldest;
-    }
-    let found = answer(&*dataset, request, &args.answer.query)?;
-    explained(found, &*dataset, &paths(&conditions))
 }
 
 /// After an empty answer, notes queried paths that no record has, with suggestions.
@@ -200,7 +184,7 @@ fn between(dataset: &dyn Records, attribute: &str, lo: &str, hi: &str) -> Result
 }
 
 /// The request with the order, the offset and the page of the arguments.
-fn placed(request: Request, args: &AnswerArgs) -> Request {
+pub(super) fn placed(request: Request, args: &AnswerArgs) -> Request {
     let mut request = request;
     request.order = args.order.clone();
     request.offset = args.offset;

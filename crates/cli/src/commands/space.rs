@@ -1,14 +1,12 @@
 //! `within` and `near`: points in an area, and nearest to a point.
 
-use esker::space::{CellCount, Latest, Neighbour};
-use esker::{AreaExpr, Explain, Order, Path, Record, Request, Type, Value, field};
+use esker::space::{CellCount, Neighbour};
+use esker::{AreaExpr, Explain, Order, Path, Request, Type, field};
 use esker_store::Records;
 
 use super::fields::note_unknown;
-use super::plan;
-use super::query::{
-    answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths, print,
-};
+use super::query::{answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths};
+use super::{latest, plan};
 use crate::args::{AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
@@ -29,7 +27,7 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     }
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
-    if args.count {
+    if args.count && args.latest.latest_per.is_none() {
         return count(&*dataset, request, args, &queried);
     }
     if let Some(degrees) = args.cells {
@@ -46,13 +44,14 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     }
     request.limit = args.query.limit;
     request.validation = args.query.validation;
-    let found = match &args.latest_per {
-        Some(key) => {
-            queried.push(key.clone());
-            queried.extend(args.time.clone());
-            let (records, plan) = dataset.latest_per(&request, key, &latest(args)?)?;
-            rows(records, plan, &args.query)?
-        }
+    queried.extend(latest::paths(&args.latest));
+    let asked = latest::Asked {
+        latest: &args.latest,
+        offset: 0,
+        counts: args.count,
+    };
+    let found = match latest::answer(&*dataset, &request, &asked, &args.query)? {
+        Some(found) => found,
         None => ordered(&*dataset, request, &area, args)?,
     };
     explained(found, &*dataset, &queried)
@@ -143,30 +142,6 @@ fn ordered(
     answer(dataset, request, &args.query)
 }
 
-/// The records that `--latest-per` considers.
-fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
-    let Some(time) = &args.time else {
-        return Ok(Latest::written());
-    };
-    let latest = Latest::by_time(time.clone());
-    let Some(until) = &args.as_of else {
-        return Ok(latest);
-    };
-    let latest = latest.until(until);
-    let Some(age) = args.max_age else {
-        return Ok(latest);
-    };
-    let from = match (until.parse::<i64>(), until.parse::<f64>()) {
-        (Ok(seconds), _) if age.fract() == 0.0 => (seconds - age as i64).to_string(),
-        (_, Ok(seconds)) => (seconds - age).to_string(),
-        _ => match Value::parse(Type::Time, until).map_err(Failure::Usage)? {
-            Value::Time(micros) => Value::Time(micros - (age * 1e6) as i64).to_string(),
-            other => other.to_string(),
-        },
-    };
-    Ok(latest.from(from))
-}
-
 /// A cell with its south-west corner and its size in degrees.
 fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
     // Removes errors of binary fractions.
@@ -242,20 +217,4 @@ fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
     let body = body.trim_ascii_end();
     let comma = if body.ends_with(b"{") { "" } else { "," };
     [body, format!("{comma}\"{name}\":{distance}}}").as_bytes()].concat()
-}
-
-/// Prints records that are in memory.
-fn rows(records: Vec<Record>, plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
-    let printed = if args.keys_only {
-        let mut output = Output::new();
-        for record in &records {
-            output.line(record.key())?;
-        }
-        output.finish()?;
-        records.len() as u64
-    } else {
-        print(records.into_iter().map(Ok), &mut Rows::new(&args.rows))?
-    };
-    plan::explain(args.explain, || plan);
-    Ok(Outcome::found(printed))
 }

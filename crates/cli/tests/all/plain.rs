@@ -49,6 +49,7 @@ with_the_plain_store! {
         aggregates_are_one_object_a_group,
         answers_are_sorted_by_fields,
         some_fields_keep_their_nesting,
+        the_latest_of_each_value_is_found_with_any_index_and_none,
         what_is_no_aggregate_is_refused;
     values:
         a_field_that_a_record_has_is_not_said_to_be_in_none,

@@ -11,10 +11,15 @@ const RECORDS: &str = r#"{"id":1,"user":"ann","n":3,"at":1714521600,"tags":["x",
 "#;
 
 fn ask(args: &[&str]) -> Run {
+    ask_with(&["user:recent", "at:embedded:time_s"], args)
+}
+
+/// Asks a dataset with these indexes.
+fn ask_with(indexes: &[&str], args: &[&str]) -> Run {
     let dir = tempfile::tempdir().unwrap();
     let [file, store] = ["records.ndjson", "db"].map(|n| dir.path().join(n).display().to_string());
     std::fs::write(&file, RECORDS).unwrap();
-    let indexes = ["--index", "user:recent", "--index", "at:embedded:time_s"];
+    let indexes: Vec<&str> = indexes.iter().flat_map(|i| ["--index", i]).collect();
     let load = [&["load", &store, "d", &file, "--key", "id"], &indexes[..]].concat();
     esker(&load).expect(0);
     let (verb, rest) = args.split_first().unwrap();
@@ -171,6 +176,42 @@ pub(crate) fn aggregates_are_one_object_a_group() {
         lines(&table),
         ["user,count,max(n)", "ann,2,many", "bob,1,2.5", ",2,10"]
     );
+}
+
+#[test]
+pub(crate) fn the_latest_of_each_value_is_found_with_any_index_and_none() {
+    for kind in [
+        "",
+        "lazy",
+        "recent",
+        "composite",
+        "embedded",
+        "fingerprint",
+        "filter",
+    ] {
+        let index = format!("user:{kind}");
+        let indexes: &[&str] = if kind.is_empty() { &[] } else { &[&index] };
+        let ask =
+            |args: &[&str]| ask_with(indexes, &[&["find", "--latest-per", "user"], args].concat());
+        assert_eq!(ask(&[]).expect(0).ids(), [2, 3], "{kind}");
+        assert_eq!(ask(&["--offset", "1"]).expect(0).ids(), [3], "{kind}");
+        assert_eq!(ask(&["--limit", "1"]).expect(0).ids(), [2], "{kind}");
+        assert_eq!(ask(&["--keys-only"]).expect(0).stdout, "2\n3\n", "{kind}");
+        assert_eq!(ask(&["--count"]).expect(0).stdout, "2\n", "{kind}");
+        // The latest first, then the condition: the latest of ann is not the first.
+        assert_eq!(ask(&["id < 3"]).expect(0).ids(), [2], "{kind}");
+        assert_eq!(
+            ask(&["id < 3", "--count"]).expect(0).stdout,
+            "1\n",
+            "{kind}"
+        );
+        let until = ["--time", "at", "--as-of", "1714530000"];
+        assert_eq!(ask(&until).expect(0).ids(), [1, 2], "{kind}");
+        assert_eq!(ask(&["id > 9", "--keys-only"]).expect(1).stdout, "");
+        ask(&["--order", "id"]).expect(2);
+        ask(&["--count", "--keys-only"]).expect(2);
+    }
+    ask(&["find", "--count"]).expect(2);
 }
 
 #[test]

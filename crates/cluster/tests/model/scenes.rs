@@ -473,3 +473,72 @@ fn an_update_that_another_follows_is_made_once() {
         });
     }
 }
+
+#[test]
+fn answers_in_an_order_of_fields_or_keys_have_pages_offsets_and_projections() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        for id in 0..40 {
+            put(&dataset, id, id * 7 % 10);
+        }
+        for id in [3, 11] {
+            put(&dataset, id, 4);
+        }
+        let n = |id: u64| {
+            if [3, 11].contains(&id) {
+                4
+            } else {
+                id * 7 % 10
+            }
+        };
+        for (condition, meets) in [
+            (None, (|_| true) as fn(u64) -> bool),
+            (Some(field("n").ge(3)), |n| n >= 3),
+            (Some(field("id").ge(0) & field("n").lt(8)), |n| n < 8),
+        ] {
+            let mut right: Vec<(u64, u64)> = (0..40).map(|id| (id, n(id))).collect();
+            right.retain(|(_, n)| meets(*n));
+            let by_key = right.clone();
+            right.sort_by_key(|(id, n)| (std::cmp::Reverse(*n), *id));
+            for (order, right) in [("n:desc", &right), ("key", &by_key)] {
+                let mut request = Request::default();
+                request.condition.clone_from(&condition);
+                request.order = order.parse().unwrap();
+                assert_eq!(rest(&mut dataset.find(&request).unwrap()), *right);
+                request.offset = 2;
+                request.limit = Some(5);
+                assert_eq!(rest(&mut dataset.find(&request).unwrap()), right[2..7]);
+                assert_eq!(dataset.count(&request).unwrap().0, 5);
+                request.keys_only = true;
+                let mut keys = dataset.find(&request).unwrap();
+                for (id, _) in &right[2..7] {
+                    let found = keys.next_key().unwrap().unwrap();
+                    assert_eq!(found.to_string(), id.to_string());
+                }
+                assert!(keys.next_key().unwrap().is_none());
+                request.keys_only = false;
+                (request.offset, request.limit) = (0, Some(7));
+                let mut found = Vec::new();
+                loop {
+                    let mut page = dataset.find(&request).unwrap();
+                    let rows = rest(&mut page);
+                    if rows.is_empty() {
+                        break;
+                    }
+                    found.extend(rows);
+                    request.after = page.token();
+                }
+                assert_eq!(found, *right);
+                request.after = None;
+                request.select = vec!["n".parse().unwrap()];
+                let first = dataset.find(&request).unwrap().next_record();
+                let json = format!("{{\"n\":{}}}", right[0].1);
+                assert_eq!(first.unwrap().unwrap().json(), json.as_bytes());
+            }
+        }
+        let mut wrong = Request::default();
+        wrong.order = "n".parse().unwrap();
+        wrong.after = Some("7".parse().unwrap());
+        assert!(matches!(dataset.find(&wrong), Err(Error::BadInput(_))));
+    });
+}

@@ -125,10 +125,10 @@ impl State {
         for ((slot, of), other) in mine.zip(other.slots) {
             match (slot, other) {
                 (Slot::Sum(sum), Slot::Sum(other)) => sum.merge(&other),
-                (Slot::Extreme(mine), Slot::Extreme(Some(other))) => {
-                    if is_better(mine.as_deref(), of.kind, &other) {
-                        *mine = Some(other);
-                    }
+                (Slot::Extreme(mine), Slot::Extreme(Some(other)))
+                    if is_better(mine.as_deref(), of.kind, &other) =>
+                {
+                    *mine = Some(other);
                 }
                 (Slot::Sketch(mine), Slot::Sketch(Some(other))) => match mine {
                     Some(mine) => mine.merge(&other),

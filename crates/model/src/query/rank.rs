@@ -20,7 +20,7 @@ impl Ranking {
     /// For an order of the records of a dataset.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if a field is a point.
+    /// [`Error::BadInput`](crate::Error::BadInput) if a field is a point.
     pub fn new(shape: &Shape, order: &Order) -> Result<Ranking> {
         let mut fields = Vec::new();
         for field in order.fields() {
@@ -58,7 +58,7 @@ impl Ranking {
     /// The place behind which a page continues.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for the token of another order.
+    /// [`Error::BadInput`](crate::Error::BadInput) for the token of another order.
     pub fn behind(&self, after: Option<&PageToken>) -> Result<Option<Vec<u8>>> {
         let Some(token) = after else { return Ok(None) };
         let rank = token.row()?;

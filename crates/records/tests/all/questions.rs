@@ -174,6 +174,7 @@ impl Asker<'_> {
             if found.len() == before {
                 break;
             }
+            assert!(found.len() <= right.len(), "more than all");
             token = page.token().map(|token| token.to_string().parse().unwrap());
         }
         assert_eq!(found, right);
@@ -380,7 +381,7 @@ fn more_than_fits_is_sorted_in_files_that_go_away() {
                 ns[1],
                 ids[2]
             );
-            if user % 97 == 0 {
+            if user.is_multiple_of(97) {
                 assert_eq!(group.to_json(), right);
             }
             ControlFlow::Continue(())

@@ -123,6 +123,7 @@ impl Asker<'_> {
             if found.len() == before {
                 break;
             }
+            assert!(found.len() <= right.len(), "pages of {what}: more than all");
             token = page.token();
         }
         assert_eq!(found, right, "pages of {what}");

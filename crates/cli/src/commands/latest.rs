@@ -1,0 +1,90 @@
+//! `--latest-per`: of each value of a field the newest record, as far as it meets the conditions.
+
+use esker::space::Latest;
+use esker::{Path, Request, Type, Value};
+use esker_store::Records;
+
+use super::plan;
+use super::query::print;
+use crate::args::{LatestArgs, QueryArgs};
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::rows::Rows;
+
+/// What is asked of the latest records.
+pub(super) struct Asked<'a> {
+    pub(super) latest: &'a LatestArgs,
+    /// So many of the records are left out.
+    pub(super) offset: usize,
+    /// True for the number of the records alone.
+    pub(super) counts: bool,
+}
+
+/// The fields that the arguments name.
+pub(super) fn paths(args: &LatestArgs) -> impl Iterator<Item = Path> {
+    [&args.latest_per, &args.time]
+        .into_iter()
+        .flatten()
+        .cloned()
+}
+
+/// Prints the latest records that meet a request, in the order of their keys, or their number;
+/// `None` if the arguments do not ask for the latest.
+pub(super) fn answer(
+    dataset: &dyn Records,
+    request: &Request,
+    asked: &Asked<'_>,
+    args: &QueryArgs,
+) -> Result<Option<Outcome>, Failure> {
+    let Some(key) = &asked.latest.latest_per else {
+        return Ok(None);
+    };
+    let mut request = request.clone();
+    request.validation = args.validation;
+    request.limit = args.limit.map(|limit| limit.saturating_add(asked.offset));
+    let considered = considered(asked.latest)?;
+    let (records, plan) = dataset.latest_per(&request, key, &considered)?;
+    let records = records.into_iter().skip(asked.offset);
+    let mut output = Output::new();
+    let outcome = if asked.counts {
+        output.line(records.count())?;
+        output.finish()?;
+        Outcome::Done
+    } else if args.keys_only {
+        let mut printed = 0;
+        for record in records {
+            output.line(record.key())?;
+            printed += 1;
+        }
+        output.finish()?;
+        Outcome::found(printed)
+    } else {
+        Outcome::found(print(records.map(Ok), &mut Rows::new(&args.rows))?)
+    };
+    plan::explain(args.explain, || plan);
+    Ok(Some(outcome))
+}
+
+/// The records that `--latest-per` considers.
+fn considered(args: &LatestArgs) -> Result<Latest, Failure> {
+    let Some(time) = &args.time else {
+        return Ok(Latest::written());
+    };
+    let latest = Latest::by_time(time.clone());
+    let Some(until) = &args.as_of else {
+        return Ok(latest);
+    };
+    let latest = latest.until(until);
+    let Some(age) = args.max_age else {
+        return Ok(latest);
+    };
+    let from = match (until.parse::<i64>(), until.parse::<f64>()) {
+        (Ok(seconds), _) if age.fract() == 0.0 => (seconds - age as i64).to_string(),
+        (_, Ok(seconds)) => (seconds - age).to_string(),
+        _ => match Value::parse(Type::Time, until).map_err(Failure::Usage)? {
+            Value::Time(micros) => Value::Time(micros - (age * 1e6) as i64).to_string(),
+            other => other.to_string(),
+        },
+    };
+    Ok(latest.from(from))
+}
