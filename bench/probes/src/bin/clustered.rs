@@ -10,7 +10,7 @@
 use std::ops::ControlFlow;
 
 use esker::{
-    AreaExpr, Order, Database, DatasetDef, Durability, Explain, Index, KeyType, Options, field,
+    AreaExpr, Database, DatasetDef, Durability, Explain, Index, KeyType, Options, Order, field,
 };
 use fastrand::Rng;
 

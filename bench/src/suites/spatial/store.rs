@@ -8,8 +8,8 @@ use std::sync::Arc;
 use esker::experimental::NextTable;
 use esker::schema::Merging;
 use esker::{
-    AreaExpr, Order, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
-    KeyType, Options, field,
+    AreaExpr, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind, KeyType,
+    Options, Order, field,
 };
 use esker_lsm::Seq;
 use esker_lsm::version::TreeVersion;

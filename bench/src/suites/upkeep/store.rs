@@ -9,8 +9,8 @@ use esker::maintain::Validation;
 use esker::maintain::{RepairOptions, RepairReport};
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    Order, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand,
-    Options, Path, Type, Value, WriteBatch, field,
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand, Options, Order,
+    Path, Type, Value, WriteBatch, field,
 };
 use serde::{Deserialize, Serialize};
 
