@@ -1,10 +1,10 @@
 //! Followers return the publications after a sequence number, first from the lists, then from the
 //! log.
 //!
-//! A follower stores nothing, and works beside the process that publishes. Its place is the number
-//! of the last publication that it returned: a program that stores this number and resumes there
-//! misses nothing and receives nothing twice. If the log does not go back to its place any more,
-//! the follower reads the lists again.
+//! A follower stores nothing, and works beside the process that publishes. Its position is the
+//! number of the last publication that it returned: a program that stores this number and resumes
+//! there misses nothing and receives nothing twice. If the log no longer reaches back to the
+//! position, the follower reads the lists again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use esker_coding::Misplaced;
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::QUEUE;
-use crate::element::{Element, Elements, NEVER};
+use crate::element::{Element, Elements, NEVER, damaged};
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::{Notification, Subscription, bad_input};
@@ -26,12 +26,11 @@ use crate::subscribe::Ready;
 /// How often a follower beside the writer reads the log while it has publications to return.
 const LOG_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A follower that waits asks the clock, which may be set at any time, whether its interval has
-/// ended: after at least this time.
-const LEAST_END_WAIT: Duration = Duration::from_millis(1);
+/// The shortest time between two checks whether the interval has ended.
+const MIN_END_CHECK: Duration = Duration::from_millis(1);
 
-/// And after at most this time.
-const MOST_END_WAIT: Duration = Duration::from_secs(1);
+/// The longest time between them: the clock may be set forward while a follower waits.
+const MAX_END_CHECK: Duration = Duration::from_secs(1);
 
 /// Returns publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
@@ -87,9 +86,9 @@ impl Follow {
     /// The next publication, or `None` if there is none yet.
     ///
     /// # Errors
-    /// Any read error; the next call tries again. A malformed publication in the log is reported
-    /// once, as [`Error::Damaged`], the first of several in a commit: the next call continues with
-    /// what is readable of the commit, and behind it, and [`Follow::seen`] passes over it.
+    /// Any read error; the next call tries again. If publications of a commit are malformed,
+    /// [`Error::Damaged`] reports the first of them, once. The next call returns the readable
+    /// publications of the commit and continues with the next commit.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -104,15 +103,15 @@ impl Follow {
         }
     }
 
-    /// The next publication; waits for it for at most `most`. `None` if that time has passed, or if
-    /// none comes any more, since the subscription's interval has ended ([`Follow::is_over`]).
+    /// Waits up to `timeout` for the next publication. Returns `None` after the timeout, or if the
+    /// subscription's interval has ended ([`Follow::is_over`]).
     ///
     /// # Errors
     /// The errors of [`Follow::next`]; after the last publication, [`Error::Closed`] if the store
     /// was closed, and [`Error::Poisoned`] if it refuses writes after a failure.
-    pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<Notification>> {
         // `None` if the clock cannot express the time: waits forever.
-        let until = Instant::now().checked_add(most);
+        let until = Instant::now().checked_add(timeout);
         loop {
             if let Some(next) = self.next()? {
                 return Ok(Some(next));
@@ -127,19 +126,20 @@ impl Follow {
         }
     }
 
-    /// How long the follower may wait before it asks whether its interval has ended.
+    /// How long the follower may wait before it checks again whether its interval has ended.
     fn end_wait(&self) -> Duration {
         if self.ready.to == NEVER {
             return Duration::MAX;
         }
         let after_end = self.ready.to.saturating_add(1);
         let wait = self.inner.until(after_end);
-        wait.clamp(LEAST_END_WAIT, MOST_END_WAIT)
+        wait.clamp(MIN_END_CHECK, MAX_END_CHECK)
     }
 
     /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after
     /// each commit of the store, when the store is closed, and when it refuses writes after a
-    /// failure. After `listen`, and after each call, call [`Follow::next`] until it returns `None`.
+    /// failure, but not when the subscription's interval ends. After `listen`, and after each call,
+    /// call [`Follow::next`] until it returns `None`.
     /// `wake` must not block and not use the store ([`Wake`]).
     ///
     /// # Errors
@@ -155,7 +155,8 @@ impl Follow {
         self.tail.is_ended()
     }
 
-    /// The number of the last publication that the follower returned or skipped as not matching.
+    /// Every matching publication up to this number was returned, has expired or was withdrawn: a
+    /// new follower resumes after it.
     pub fn seen(&self) -> Seq {
         match self.found.front() {
             Some(next) => self.seen.min(next.seq - 1),
@@ -164,7 +165,9 @@ impl Follow {
     }
 
     /// True if the subscription's interval has ended and the follower has returned every
-    /// publication in it. Only `next` and `wait` update this.
+    /// publication in it, except those that are published later with a time in the past. Beside the
+    /// writing process a publication whose write is not acknowledged yet may follow, too. Only
+    /// `next` and `wait` update this.
     pub fn is_over(&self) -> bool {
         self.found.is_empty() && self.is_complete
     }
@@ -189,14 +192,21 @@ impl Follow {
             return Ok(false);
         }
         self.log_read = Instant::now();
+        let store = &self.inner.store;
         let has_ended = self.inner.now() > self.ready.to;
-        let mut newest = None;
+        if has_ended && !self.is_complete && !store.is_reader() && !store.is_ended() {
+            // A publication gets its time before it is visible: one that is not acknowledged yet
+            // may belong to the interval.
+            self.inner.everything_written()?;
+        }
+        let mut target = None;
         while self.from_log < QUEUE {
             let read = self.tail.next();
             let has_more = self.take_read(read.map_err(Error::from))?;
-            // Later commits are left to the next call.
-            let newest = *newest.get_or_insert_with(|| self.inner.store.position().seq);
-            if !has_more || self.tail.position().seq >= newest {
+            // Taken after the first read, which refreshes a store beside the writer. Later commits
+            // are left to the next call, so that a busy log cannot hold this one.
+            let target = target.get_or_insert_with(|| self.inner.store.position().seq);
+            if !has_more || self.tail.position().seq >= *target {
                 self.is_complete = has_ended;
                 return Ok(true);
             }
@@ -243,7 +253,8 @@ impl Follow {
 
     /// Processes a commit.
     fn take(&mut self, commit: &Commit) -> Result<()> {
-        // The first error. The tail is behind the commit: what is readable is taken.
+        // The tail has passed this commit and does not return it again: every readable publication
+        // is taken now, and the first error is reported.
         let mut failed = None;
         commit.each(&mut |tree, _, kind, key, value| {
             if tree != self.inner.trees.publications || kind != Kind::Timed {
@@ -253,16 +264,18 @@ impl Follow {
                 failed.get_or_insert(error);
             }
         });
+        debug_assert!(self.found.back().is_none_or(|last| last.seq <= self.seen));
         self.from_log = self.from_log.min(self.found.len());
         failed.map_or(Ok(()), Err)
     }
 
     /// Processes an operand of a commit.
     fn take_operand(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        // The engine has checked it.
+        // The engine has checked the form of a timed operand.
         let timed = Timed::parse(value).ok_or_else(Misplaced::here)?;
         match written(&self.inner, &self.ready, key, timed.value, &mut self.seen)? {
             Some(Written::Publication(new)) => {
+                debug_assert!(self.found.back().is_none_or(|last| last.seq < new.seq));
                 self.found.push_back(new);
                 self.from_log += 1;
             }
@@ -291,9 +304,8 @@ fn written(
     if parsed.list != List::Publications {
         return Ok(None);
     }
-    let Some((raw, _)) = Elements::of(operand).next().transpose()? else {
-        return Ok(None);
-    };
+    let element = Elements::of(operand).next().transpose()?;
+    let (raw, _) = element.ok_or_else(|| damaged("an operand of a list has no element"))?;
     let publication = match raw.decode()? {
         Element::Publication(publication) => publication,
         Element::Retracted(of, _) => return Ok(Some(Written::Retraction(of))),
@@ -314,7 +326,7 @@ fn written(
     if !ready.topics.matches(&topic) {
         return Ok(None);
     }
-    // No subscription receives one that expires at its own time or before.
+    // No subscription receives a publication that expires at or before its own time.
     if !publication.is_alive(publication.time)
         || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
     {

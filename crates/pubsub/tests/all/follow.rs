@@ -95,6 +95,40 @@ fn a_wait_ends_with_the_interval() {
     assert_eq!(waiting.join().unwrap(), (true, true));
 }
 
+/// A publication gets its time before it is visible: an interval is not over while one that belongs
+/// to it is being synced.
+#[test]
+fn an_interval_is_not_over_before_its_last_publication_is_visible() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (_db, broker) = open(Arc::new(fs.clone()), &clock);
+    let mut follow = broker.follow(&asked().until(2_000), None).unwrap();
+    clock.store(2_000, Ordering::SeqCst);
+    let (reached, syncing) = std::sync::mpsc::channel();
+    let (go_on, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    fs.set(move |call, path| {
+        let is_log = path.extension().is_some_and(|ext| ext == "log");
+        if call == Call::Sync && is_log && reached.send(()).is_ok() {
+            // An error once the other end is dropped.
+            let _ = held.lock().unwrap().recv();
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let publishing = scope.spawn(|| publish(&broker, 9_000));
+        syncing.recv().unwrap();
+        clock.store(2_001, Ordering::SeqCst);
+        let following = scope.spawn(|| (follow.next().unwrap(), follow.is_over()));
+        // Without the guard it ends in this time.
+        std::thread::sleep(Duration::from_millis(100));
+        drop(go_on);
+        let (next, is_over) = following.join().unwrap();
+        let seq = publishing.join().unwrap();
+        assert_eq!((next.map(|next| next.seq), is_over), (Some(seq), true));
+    });
+}
+
 /// A wait without a limit ends when the store refuses writes.
 #[test]
 fn a_wait_ends_when_the_store_refuses_writes() {

@@ -4,15 +4,14 @@ use std::marker::PhantomData;
 
 use esker_lsm::Seq;
 use esker_model::schema::{IntoPath, Path};
-use esker_model::{AsKey, Key, PrimaryKey};
+use esker_model::{AsKey, Key, PrimaryKey, Record};
 
 use crate::error::Result;
 use crate::query::{Page, ValuePage, ValueToken};
 use crate::record;
 use crate::store::View;
-use esker_model::Record;
 
-/// The default number of records per page.
+/// The default number of versions per page.
 const PAGE: usize = 100;
 
 /// A query for the versions of a key
@@ -38,7 +37,7 @@ impl<K: PrimaryKey> KeyVersions<K> {
         }
     }
 
-    /// Reads as of this write instead of now, without newer versions.
+    /// Reads as of this write instead of the newest one in the snapshot, without newer versions.
     pub fn as_of(mut self, seq: impl Into<Option<Seq>>) -> KeyVersions<K> {
         self.as_of = seq.into();
         self
@@ -95,7 +94,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
         self
     }
 
-    /// Reads as of this write instead of now, without newer versions.
+    /// Reads as of this write instead of the newest one in the snapshot, without newer versions.
     pub fn as_of(mut self, seq: impl Into<Option<Seq>>) -> ValueVersions<K> {
         self.as_of = seq.into();
         self
@@ -122,9 +121,9 @@ impl<K: PrimaryKey> ValueVersions<K> {
     /// The versions, newest first, and a token to continue with if there are more.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] if a value is not of its attribute's type, if the number of
-    /// versions or records is 0, or if the page before was read as of another write; also any read
-    /// error.
+    /// [`crate::Error::BadInput`] if a value is not of its attribute's type, if
+    /// [`latest`](ValueVersions::latest) or [`limit`](ValueVersions::limit) is 0, or if the token
+    /// is of a page that was read as of another write; also any read error.
     pub fn read(self) -> Result<ValuePage<K>> {
         let required = self.required?;
         let found = self

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Cost, LookupOptions, Seq, SeqSet, Slice};
 use esker_model::record::RecordRef;
 
@@ -21,6 +21,7 @@ pub(super) struct ScanApart<'a> {
     pub(super) view: &'a View,
     pub(super) admission: Admission<'a>,
     pub(super) needs: Needs<'a>,
+    /// The cost of reading heads.
     pub(super) cost: &'a Cost,
     /// The cost of reading bodies.
     pub(super) body_cost: &'a Cost,
@@ -29,11 +30,12 @@ pub(super) struct ScanApart<'a> {
 /// The number of bytes that a sequential pass reads at the cost of one lookup.
 const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
-/// The largest number of heads that are held for lookups.
+/// The largest number of heads that are held in memory for lookups. Above it one pass is made, with
+/// a set of numbers.
 const MOST_HELD: u64 = 16 << 10;
 
-/// The number of bodies that are looked up first.
-const LOOKUPS: usize = 256;
+/// The size of the first batch of lookups.
+const FIRST_BATCH: usize = 256;
 
 impl ScanApart<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
@@ -57,7 +59,9 @@ impl ScanApart<'_> {
     ) -> Result<ControlFlow<()>> {
         let answers = match self.needs {
             Needs::All => self.admission.decide(&record())? == Verdict::Admitted,
-            _ => true,
+            // Decided by the head.
+            Needs::Admitted(_) => true,
+            Needs::None => return Err(Misplaced::here().into()),
         };
         if answers && to.wants(seq) {
             to.take(key, seq, record)
@@ -82,7 +86,7 @@ impl ScanApart<'_> {
             cursor.next()?;
             if ahead.is_full() || !cursor.valid() {
                 ahead.fill(layout, snapshot, self.body_cost)?;
-                while let (false, Some(item)) = (broke, ahead.pop()) {
+                while !broke && let Some(item) = ahead.pop() {
                     let record = &mut || item.stored.clone();
                     broke = self.offer(&item.key, item.seq, record, to)?.is_break();
                 }
@@ -92,14 +96,14 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// As [`ScanApart::by_key`], but in another order: whole records first, then the others, each
-    /// batch of them, or all, in location order.
+    /// As [`ScanApart::by_key`], but in another order: records with bodies first. Then the others:
+    /// looked up in batches, each in location order, or all in location order by one pass.
     pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
-        let worth = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MOST_HELD) as usize;
-        let mut few = Vec::new();
-        let mut many = SeqSet::default();
+        let most_lookups = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MOST_HELD) as usize;
+        let mut to_look_up = Vec::new();
+        let mut to_pass = SeqSet::default();
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
         let mut scanned = 0;
@@ -110,12 +114,13 @@ impl ScanApart<'_> {
             if to.wants(seq) && self.may_answer(cursor.value())? {
                 if !RecordRef::lacks_body(cursor.value()) {
                     broke = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
-                } else if few.len() < worth && many.is_empty() {
-                    few.push(Item::new(key, seq, cursor.value_slice().compact()));
+                } else if to_look_up.len() < most_lookups && to_pass.is_empty() {
+                    to_look_up.push(Item::new(key, seq, cursor.value_slice().compact()));
                 } else {
-                    many.extend(few.drain(..).map(|item| item.seq));
-                    many.insert(seq);
+                    to_pass.extend(to_look_up.drain(..).map(|item| item.seq));
+                    to_pass.insert(seq);
                 }
+                debug_assert!(to_look_up.is_empty() || to_pass.is_empty());
             }
             cursor.next()?;
         }
@@ -123,19 +128,20 @@ impl ScanApart<'_> {
         if broke {
             return Ok(scanned);
         }
-        if many.is_empty() {
-            self.look_up(&few, &mut bodies, to)?;
+        if to_pass.is_empty() {
+            self.look_up(&to_look_up, &mut bodies, to)?;
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
             self.offer(key, seq, record, to)
         };
-        bodies::pass(layout, snapshot, &many, self.body_cost, visit)?;
+        bodies::pass(layout, snapshot, &to_pass, self.body_cost, visit)?;
         Ok(scanned)
     }
 
-    /// Looks the bodies of some heads up, and passes the records that answer to `to` until it
-    /// breaks. In growing batches, so that few are read in vain, and neighbours are read together.
+    /// Looks up the bodies of heads and passes the records that answer to `to`, until it breaks.
+    /// Batches double: small ones first, because a receiver that breaks early wastes the rest of
+    /// its batch; then large ones, because neighbours share blocks.
     fn look_up(
         &self,
         heads: &[Item],
@@ -143,12 +149,12 @@ impl ScanApart<'_> {
         to: &mut dyn TakeScanned,
     ) -> Result<()> {
         let mut rest = heads;
-        let mut most = LOOKUPS;
+        let mut batch_size = FIRST_BATCH;
         let mut broke = false;
         while !rest.is_empty() && !broke {
             let batch;
-            (batch, rest) = rest.split_at(most.min(rest.len()));
-            most *= 2;
+            (batch, rest) = rest.split_at(batch_size.min(rest.len()));
+            batch_size *= 2;
             for (at, item) in batch.iter().enumerate() {
                 bodies.add(at, &item.key, item.seq, &item.stored)?;
             }

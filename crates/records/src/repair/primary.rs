@@ -1,7 +1,7 @@
 //! Repair from the records (DELI section V, algorithm 3): a scan of all versions of all records, by
-//! key. Compactions have kept every replaced version that is not in the set
-//! ([`crate::Repair::Staged`]), or reported it ([`crate::Repair::Merge`]), so the scan finds all
-//! others.
+//! key. Compactions have kept each replaced version ([`crate::Repair::Staged`]) or added its write
+//! to the obsolete set ([`crate::Repair::Merge`]), so the scan finds every obsolete write that the
+//! set lacks.
 
 use esker_lsm::{Cursor, Kind, TreeId};
 

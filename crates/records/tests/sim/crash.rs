@@ -215,14 +215,16 @@ impl World {
         let db = store.db.clone().unwrap();
         store.kept.adopt(&db, mode.is_some());
         store.adopt_consumers(&db, mode.is_some());
-        store.attempts.clear();
+        let attempts = std::mem::take(&mut store.attempts);
         let last = store.now().seq;
         store.acted.retain(|_, by| by.is_none_or(|by| by <= last));
         for set in &mut store.sets {
             set.known.forget(last);
         }
         self.compare_catalog(at);
+        let known = self.stores[at].acted.clone();
         self.note_expired_in(at);
+        self.stores[at].doubt_deletions(&known, &attempts);
     }
 
     /// The datasets and definitions are unchanged, except by changes that failed.

@@ -63,6 +63,7 @@ cases!(
     seed_2023400,
     seed_3003854,
     seed_4014889,
+    seed_6290,
 );
 
 /// Runs a case that is not in the list: `ESKER_CASE=FILE cargo test -p esker --test sim a_given_case`.

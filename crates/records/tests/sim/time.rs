@@ -13,7 +13,7 @@ use esker_model::record::RecordRef;
 use crate::action::{TTLS, UNTIL, pick};
 use crate::model::{Entry, K, Records};
 use crate::runner::count;
-use crate::world::{Set, Store, Uid, World};
+use crate::world::{Set, State, Store, Uid, World};
 
 /// The start of a run's clock.
 pub(crate) const START: u64 = 1_700_000_000_000;
@@ -308,6 +308,21 @@ impl World {
 }
 
 impl Store {
+    /// An expired record that is missing may have been deleted by a batch that had failed, and was
+    /// in the log: then the feed does not say that it expired. `known` are the deletions that were
+    /// known before.
+    pub(crate) fn doubt_deletions(&mut self, known: &Acted, attempts: &[State]) {
+        for (at @ (uid, key, _), by) in &mut self.acted {
+            let deletes = |state: &State| {
+                let records = state.records.get(uid);
+                records.is_some_and(|records| records.current(key).is_none())
+            };
+            if !known.contains_key(at) && attempts.iter().any(deletes) {
+                *by = None;
+            }
+        }
+    }
+
     /// The last write number, and the records that are missing because they expired; all others
     /// must be there.
     fn find_gone(&self, db: &Database) -> esker::Result<(u64, Acted)> {

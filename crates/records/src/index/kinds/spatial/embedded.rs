@@ -1,8 +1,8 @@
 //! Points in the summaries of the data's tables: the index writes nothing besides the records. Each
 //! table, partition and block of the data has the bounding box of its points, including their times
 //! if they have times. A lookup reads the blocks whose box meets a box around the area. It is the
-//! embedded index ([`super::super::embedded`]) with other summaries, and pays off if records arrive
-//! in the order of location (or time), or keys do.
+//! embedded index ([`super::super::embedded`]) with other summaries, and pays off if records are
+//! written in the order of location (or time), or if their keys have that order.
 
 use esker_lsm::attributes::Summary;
 use esker_lsm::synopsis::{Corners, ValueRange};
