@@ -79,10 +79,12 @@ fn considered(args: &LatestArgs) -> Result<Latest, Failure> {
         return Ok(latest);
     };
     let from = match (until.parse::<i64>(), until.parse::<f64>()) {
-        (Ok(seconds), _) if age.fract() == 0.0 => (seconds - age as i64).to_string(),
+        (Ok(seconds), _) if age.fract() == 0.0 => seconds.saturating_sub(age as i64).to_string(),
         (_, Ok(seconds)) => (seconds - age).to_string(),
         _ => match Value::parse(Type::Time, until).map_err(Failure::Usage)? {
-            Value::Time(micros) => Value::Time(micros - (age * 1e6) as i64).to_string(),
+            Value::Time(micros) => {
+                Value::Time(micros.saturating_sub((age * 1e6) as i64)).to_string()
+            }
             other => other.to_string(),
         },
     };

@@ -1,6 +1,5 @@
-//! Changes of a cluster's members: in each group one member at a time, a learner first.
+//! Changes of a cluster's members: group by group, one member at a time, a learner first.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use esker_volume::client::{Client, ClientError};
@@ -22,40 +21,18 @@ pub(super) fn member(args: &MemberArgs) -> Result<Outcome, Failure> {
     }
 }
 
-/// The most groups whose members are changed at a time, each by a thread with a connection.
-const AT_A_TIME: usize = 8;
-
 /// Makes each change in all groups before the next one, so that the groups' data are copied at the
 /// same time. What an interrupted call did is not done again.
 fn in_all(args: &AskArgs, changes: &[Change]) -> Result<Outcome, Failure> {
-    let status = client(args)?.status().map_err(failed)?;
-    let groups: Vec<GroupId> = status.groups.iter().map(|of| GroupId(of.group)).collect();
+    let mut client = client(args)?;
+    let status = client.status().map_err(failed)?;
+    let wait = Duration::from_secs(args.wait.max(1));
     for change in changes {
-        in_each(args, &groups, change)?;
+        for group in &status.groups {
+            one(&mut client, GroupId(group.group), change, wait)?;
+        }
     }
     Ok(Outcome::Done)
-}
-
-/// Makes a change in several groups at a time, and returns one of the errors.
-fn in_each(args: &AskArgs, groups: &[GroupId], change: &Change) -> Result<(), Failure> {
-    let wait = Duration::from_secs(args.wait.max(1));
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<(), Failure> {
-        let mut client = client(args)?;
-        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            one(&mut client, *group, change, wait)?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers = groups.len().min(AT_A_TIME);
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    })
 }
 
 /// Makes a change, and waits where the group is busy with another or the learner has not caught up.
