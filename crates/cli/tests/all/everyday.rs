@@ -333,7 +333,10 @@ fn durations_and_sizes_have_one_form_everywhere() {
         refused.stderr
     );
     room.run("ttl", &["none"]).expect(0);
-    for age in ["60", "60s", "1m", "0.5", "2h"] {
+    let ages = ["60", "60s", "1m", "0.5", "2h"].map(|age| ("100", age));
+    let least = i64::MIN.to_string();
+    for (as_of, age) in ages.into_iter().chain([(least.as_str(), "60")]) {
+        let as_of = format!("--as-of={as_of}");
         let args = [
             "at",
             "--rect=0,0,1,1",
@@ -341,8 +344,7 @@ fn durations_and_sizes_have_one_form_everywhere() {
             "id",
             "--time",
             "t",
-            "--as-of",
-            "100",
+            &as_of,
             "--max-age",
             age,
         ];
