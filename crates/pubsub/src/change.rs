@@ -174,7 +174,7 @@ impl Rewrite<'_> {
 }
 
 /// The result of writing a change into its batch.
-struct Written {
+struct PreparedChange {
     /// The directory entry.
     entry: Vec<u8>,
     /// Shapes to confirm.
@@ -338,7 +338,7 @@ impl Inner {
         first: Seq,
         rewrite: &Rewrite<'_>,
         change: &Change,
-    ) -> std::result::Result<Written, EngineError> {
+    ) -> std::result::Result<PreparedChange, EngineError> {
         let Rewrite { old, older, .. } = rewrite;
         let (new, replaces) = rewrite.form(change, self.latest.load(Ordering::Acquire), first);
         let mut ended = old.copy();
@@ -370,6 +370,6 @@ impl Inner {
         } else {
             batch.also(Kind::Delete, directory, &key, &[])?;
         }
-        Ok(Written { entry, shapes })
+        Ok(PreparedChange { entry, shapes })
     }
 }

@@ -273,33 +273,33 @@ impl Follow {
     fn take_operand(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         // The engine has checked the form of a timed operand.
         let timed = Timed::parse(value).ok_or_else(Misplaced::here)?;
-        match written(&self.inner, &self.ready, key, timed.value, &mut self.seen)? {
-            Some(Written::Publication(new)) => {
+        match log_event(&self.inner, &self.ready, key, timed.value, &mut self.seen)? {
+            Some(LogEvent::Publication(new)) => {
                 debug_assert!(self.found.back().is_none_or(|last| last.seq < new.seq));
                 self.found.push_back(new);
                 self.from_log += 1;
             }
-            Some(Written::Retraction(of)) => self.found.retain(|found| found.seq != of),
+            Some(LogEvent::Retraction(of)) => self.found.retain(|found| found.seq != of),
             None => {}
         }
         Ok(())
     }
 }
 
-/// An operand in the log.
-enum Written {
+/// What an operand in the log says.
+enum LogEvent {
     Publication(Notification),
     Retraction(Seq),
 }
 
 /// Decodes an operand: a new publication that matches, or a withdrawal.
-fn written(
+fn log_event(
     inner: &Inner,
     ready: &Ready,
     key: &[u8],
     operand: &[u8],
     seen: &mut Seq,
-) -> Result<Option<Written>> {
+) -> Result<Option<LogEvent>> {
     let parsed = ListKey::parse(key)?;
     if parsed.list != List::Publications {
         return Ok(None);
@@ -308,8 +308,12 @@ fn written(
     let (raw, _) = element.ok_or_else(|| damaged("an operand of a list has no element"))?;
     let publication = match raw.decode()? {
         Element::Publication(publication) => publication,
-        Element::Retracted(of, _) => return Ok(Some(Written::Retraction(of))),
-        _ => return Ok(None),
+        Element::Retracted(of, _) => return Ok(Some(LogEvent::Retraction(of))),
+        Element::Subscription(_) | Element::Ended(..) => {
+            return Err(damaged(
+                "a list of publications has an element of subscriptions",
+            ));
+        }
     };
     // A publication in several cells is written several times.
     if raw.seq <= *seen {
@@ -333,7 +337,7 @@ fn written(
         return Ok(None);
     }
     let new = Notification::of(&publication, raw.seq, topic);
-    Ok((!inner.has_expired(&new)).then_some(Written::Publication(new)))
+    Ok((!inner.has_expired(&new)).then_some(LogEvent::Publication(new)))
 }
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ impl Store {
         let group = &self.group;
         let memory = group.memory();
         let held = memory.held.iter();
-        let of_dataset = |current: Arc<crate::store::Current>| {
+        let of_dataset = |current: Arc<crate::store::DatasetState>| {
             let name = current.name();
             (name, Handle::new(self.clone(), current, None).stats())
         };

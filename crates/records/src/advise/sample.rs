@@ -17,7 +17,7 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::Attribute;
 use crate::index::cost::AttributeProfile;
-use crate::store::{hides, records_in};
+use crate::store::{has_expired, records_in};
 
 /// The approximate number of data blocks that are read: at 4 KiB each, some milliseconds from the
 /// cache, some tenths of a second from a disk.
@@ -217,7 +217,7 @@ impl Sample<'_> {
             let record = RecordRef::parse(stored)
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
             self.entries += 1;
-            if hides(self.snapshot, stored) {
+            if has_expired(self.snapshot, stored) {
                 continue;
             }
             self.live += 1;

@@ -19,7 +19,7 @@ use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
 use crate::extension::{ExtensionStore, Extensions};
 use crate::stats::StoreStats;
-use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
+use crate::store::{DatasetState, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
 use crate::trees::new_trees;
 
@@ -135,7 +135,7 @@ impl Database {
         })
     }
 
-    fn handle(&self, current: Arc<Current>) -> Handle {
+    fn handle(&self, current: Arc<DatasetState>) -> Handle {
         let background = self.maintenance_thread.clone();
         Handle {
             stop: self.stop.clone(),
@@ -188,7 +188,7 @@ impl Database {
         Batch::new(self.shared.clone())
     }
 
-    fn current(&self, name: &str) -> Result<Arc<Current>> {
+    fn current(&self, name: &str) -> Result<Arc<DatasetState>> {
         let datasets = self.shared.datasets.lock();
         let current = datasets.get(name).cloned();
         current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
@@ -212,7 +212,7 @@ impl Database {
         group.create_trees(&new_trees(name, &stored))?;
         let layout = Layout::new(name, group.snapshot().version(), &self.shared.index_types)
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
-        let current = Arc::new(Current::new(name, layout, Usage::default()));
+        let current = Arc::new(DatasetState::new(name, layout, Usage::default()));
         let mut datasets = self.shared.datasets.lock();
         datasets.insert(name.to_string(), current.clone());
         drop(datasets);

@@ -3,8 +3,8 @@
 //! ([`esker_lsm::Group::keep_snapshot`]).
 //!
 //! A kept snapshot has the datasets of its time, even if they were changed or dropped since. So
-//! each dataset is read with the layout of the snapshot's version, and through its own [`Current`]:
-//! the notes and counts of queries on it do not affect the present dataset.
+//! each dataset is read with the layout of the snapshot's version, and through its own
+//! [`DatasetState`]: the notes and counts of queries on it do not affect the present dataset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use esker_model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
 use crate::error::{Error, Result};
-use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datasets};
+use crate::store::{DatasetState, Handle, Store, View, check_dataset_name, found_datasets};
 use crate::telemetry::Usage;
 
 impl Database {
@@ -100,7 +100,7 @@ fn check_name(name: &str) -> Result<()> {
 pub struct StoreSnapshot {
     shared: Arc<Store>,
     snapshot: Snapshot,
-    datasets: Arc<BTreeMap<String, Arc<Current>>>,
+    datasets: Arc<BTreeMap<String, Arc<DatasetState>>>,
     stop: Option<Stop>,
 }
 

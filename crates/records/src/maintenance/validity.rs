@@ -21,7 +21,7 @@ use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
 use crate::index::{Attribute, Candidate};
-use crate::store::{Kept, KeptFilter, Name};
+use crate::store::{CachedFilter, KeptFilter, Name};
 
 /// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
 /// about 70 ns, looking one up over 1 us.
@@ -276,7 +276,7 @@ impl KeyProbe {
         }
         let filter = Arc::new(keys.build(FILTER_BITS));
         let _ = self.filter.set((names.len(), filter.clone()));
-        self.kept.put(Kept {
+        self.kept.put(CachedFilter {
             tree: self.tree,
             names,
             filter,

@@ -93,7 +93,7 @@ impl Scan {
             if !self.cursor.valid() {
                 return Ok(false);
             }
-            if !self.snapshot.hides(self.cursor.value()) {
+            if !self.snapshot.has_expired(self.cursor.value()) {
                 return Ok(true);
             }
         }
@@ -198,7 +198,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     let mut cursor = view.snapshot.cursor(layout.data, READAHEAD);
     cursor.seek_first()?;
     while cursor.valid() {
-        if !view.hides(cursor.value()) {
+        if !view.has_expired(cursor.value()) {
             count(cursor.value())?;
         }
         cursor.next()?;
@@ -213,7 +213,7 @@ pub(crate) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
-        count += u64::from(!snapshot.hides(cursor.value()));
+        count += u64::from(!snapshot.has_expired(cursor.value()));
         cursor.next()?;
     }
     let cost: Cost = cursor.cost();

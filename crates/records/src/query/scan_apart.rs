@@ -14,7 +14,7 @@ use super::key_cursor::KeyCursor;
 use super::stages::{Admission, Needs, TakeScanned, Verdict};
 use crate::bodies::{self, Ahead, Bodies, Item};
 use crate::error::Result;
-use crate::store::{View, hides};
+use crate::store::{View, has_expired};
 
 /// A scan of a dataset whose bodies are stored apart.
 pub(super) struct ScanApart<'a> {
@@ -43,7 +43,7 @@ impl ScanApart<'_> {
     fn may_answer(&self, stored: &[u8]) -> Result<bool> {
         match self.needs {
             Needs::All if RecordRef::lacks_body(stored) => {
-                Ok(!hides(self.admission.snapshot, stored))
+                Ok(!has_expired(self.admission.snapshot, stored))
             }
             _ => Ok(self.admission.decide(stored)? == Verdict::Admitted),
         }

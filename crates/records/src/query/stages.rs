@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::index::Candidate;
 use crate::maintenance;
 use crate::record::parse;
-use crate::store::{View, hides};
+use crate::store::{View, has_expired};
 
 /// The decision of stage 4 about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl<'a> Admission<'a> {
     }
 
     pub(super) fn decide(&self, stored: &[u8]) -> Result<Verdict> {
-        if hides(self.snapshot, stored) {
+        if has_expired(self.snapshot, stored) {
             return Ok(Verdict::Expired);
         }
         if self.all_answered {

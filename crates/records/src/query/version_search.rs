@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::index::{Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Window};
 use crate::maintenance;
 use crate::record::parse;
-use crate::store::{View, hides};
+use crate::store::{View, has_expired};
 use esker_model::Record;
 
 /// The largest number of candidates that are requested at a time.
@@ -32,15 +32,15 @@ const LEAST: usize = 64;
 const TOGETHER: usize = 256;
 
 /// The entries of a key that the dataset keeps, newest first.
-pub(super) struct Kept {
+pub(super) struct KeptVersions {
     snapshot: Snapshot,
     pub(super) walk: Entries,
     left: u32,
 }
 
-impl Kept {
-    pub(super) fn new(snapshot: &View, key: &[u8]) -> Kept {
-        Kept {
+impl KeptVersions {
+    pub(super) fn new(snapshot: &View, key: &[u8]) -> KeptVersions {
+        KeptVersions {
             snapshot: snapshot.snapshot.clone(),
             walk: snapshot.snapshot.walk(snapshot.layout.data, key),
             left: snapshot.layout.stored.settings.versions,
@@ -55,7 +55,7 @@ impl Kept {
         let mut entry = self.walk.next_entry()?;
         if let Some(entry) = &mut entry
             && entry.kind == Kind::Put
-            && hides(&self.snapshot, &entry.value)
+            && has_expired(&self.snapshot, &entry.value)
         {
             entry.kind = Kind::Delete;
         }
@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
             {
                 // An expired version hides the older ones, too, so the key is decided.
                 *values.own_mut(*only) =
-                    (!hides(snapshot, &found.value)).then(|| found.value.compact());
+                    (!has_expired(snapshot, &found.value)).then(|| found.value.compact());
                 *open.own_mut(nth) = false;
             }
         })?;
@@ -318,7 +318,7 @@ impl<'a> Search<'a> {
         fresh: &mut dyn FnMut(usize, Slice),
     ) -> Result<()> {
         debug_assert!(candidates.is_sorted_by(|a, b| a.1 > b.1), "newest first");
-        let mut kept = Kept::new(self.snapshot, key);
+        let mut kept = KeptVersions::new(self.snapshot, key);
         let mut left = candidates.iter().copied().peekable();
         let (mut rank, mut ended, mut newest) = (0, false, None);
         while left.peek().is_some()
@@ -383,7 +383,8 @@ impl<'a> Search<'a> {
             }
             let is_version = left > 0 && !ended && cursor.seq() <= self.at;
             left = left.saturating_sub(1);
-            ended |= is_version && (cursor.kind() != Kind::Put || hides(snapshot, cursor.value()));
+            ended |=
+                is_version && (cursor.kind() != Kind::Put || has_expired(snapshot, cursor.value()));
             rank += usize::from(is_version);
             if is_version && !ended && rank <= self.latest {
                 let seq = cursor.seq();

@@ -16,7 +16,7 @@ use esker_model::schema::Path;
 use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
-use super::version_search::{Kept, Search};
+use super::version_search::{KeptVersions, Search};
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::View;
@@ -72,7 +72,7 @@ impl View {
         }
         self.dataset.current.usage.got();
         let at = as_of.unwrap_or(self.seq());
-        let mut kept = Kept::new(self, key.as_bytes());
+        let mut kept = KeptVersions::new(self, key.as_bytes());
         let mut records = Vec::new();
         while records.len() < latest
             && let Some(entry) = kept.next_entry()?

@@ -14,7 +14,7 @@ use esker_lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, S
 
 use super::options::{Lookups, OnRepair};
 use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
-use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
+use super::work::{KeyPiece, ObsoleteCollector, Reporter, Work};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 
@@ -73,12 +73,12 @@ impl<'w> KeyRepair<'w> {
         }
     }
 
-    fn run(mut self, mut cursor: EntryCursor, (from, to): KeyRange) -> Result<()> {
+    fn run(mut self, mut cursor: EntryCursor, keys: KeyPiece) -> Result<()> {
         let watermark = self.work.watermark();
         let mut key: Option<Vec<u8>> = None;
         // The number of the previous entry of this key, which is newer.
         let mut newer: Seq = 0;
-        cursor.within(&from, to.as_deref());
+        cursor.within(&keys.from, keys.to.as_deref());
         cursor.seek_first()?;
         while cursor.valid() {
             let seq = cursor.seq();

@@ -7,7 +7,7 @@ use esker_lsm::{Cursor, Kind, TreeId};
 
 use super::options::OnRepair;
 use super::reading::{READAHEAD, entries, runs};
-use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
+use super::work::{KeyPiece, ObsoleteCollector, Reporter, Work};
 use crate::catalog::Layout;
 use crate::error::Result;
 
@@ -27,13 +27,13 @@ fn scan(
     reporter: &Reporter<'_>,
     data: TreeId,
     versions: u32,
-    (from, to): KeyRange,
+    keys: KeyPiece,
 ) -> Result<()> {
     let mut collector = ObsoleteCollector::new(work, reporter);
     let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
     let mut key: Option<Vec<u8>> = None;
     let mut newer = 0;
-    cursor.within(&from, to.as_deref());
+    cursor.within(&keys.from, keys.to.as_deref());
     cursor.seek_first()?;
     while cursor.valid() {
         if key.as_deref() != Some(cursor.key()) {

@@ -85,8 +85,11 @@ impl Reporter<'_> {
     }
 }
 
-/// A range of keys: from the first (inclusive) to the second (exclusive).
-pub(super) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+/// The keys from `from` (inclusive) to `to` (exclusive; `None` is the end).
+pub(super) struct KeyPiece {
+    pub(super) from: Vec<u8>,
+    pub(super) to: Option<Vec<u8>>,
+}
 
 impl<'a> Work<'a> {
     pub(super) fn new(
@@ -131,7 +134,7 @@ impl<'a> Work<'a> {
     }
 
     /// Splits the keys of some components into ranges of similar size, for the threads.
-    pub(super) fn ranges(&self, components: &[Component]) -> Result<Vec<KeyRange>> {
+    pub(super) fn ranges(&self, components: &[Component]) -> Result<Vec<KeyPiece>> {
         let pieces = match self.threads {
             1 => 1,
             // More ranges than threads, so that a thread that finishes early can help the others.
@@ -146,13 +149,19 @@ impl<'a> Work<'a> {
         cuts.sort_unstable();
         cuts.dedup();
         let chosen = (1..pieces).filter_map(|piece| cuts.get(piece * cuts.len() / pieces));
-        let mut ranges = vec![(Vec::new(), None)];
+        let mut ranges = vec![KeyPiece {
+            from: Vec::new(),
+            to: None,
+        }];
         for cut in chosen {
-            if let Some((from, to)) = ranges.last_mut()
-                && from != cut
+            if let Some(last) = ranges.last_mut()
+                && last.from != *cut
             {
-                *to = Some(cut.clone());
-                ranges.push((cut.clone(), None));
+                last.to = Some(cut.clone());
+                ranges.push(KeyPiece {
+                    from: cut.clone(),
+                    to: None,
+                });
             }
         }
         Ok(ranges)

@@ -1,7 +1,7 @@
 //! Expired records, as a snapshot sees them.
 //!
 //! A stored record carries its expiry time (`RecordRef::expiry_of`), and reads of the record
-//! check it with `hides`. For answers that read no records the dataset has a tree `d/expiry`: its
+//! check it with `has_expired`. For answers that read no records the dataset has a tree `d/expiry`: its
 //! keys are expiry time and record key, its sequence numbers those of the records. So the entries
 //! that have expired come first. Their numbers form a set ([`View::expired`]) that queries probe
 //! beside the obsolete set: a record and its index entries share one number, under every index
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use esker_lsm::entry::Time;
 use esker_lsm::{Cursor, Seq, SeqSet};
 
-use super::expiry::hides;
+use super::expiry::has_expired;
 use super::handle::View;
 use crate::error::{Error, Result};
 
@@ -26,7 +26,7 @@ const READAHEAD: usize = 64 << 10;
 
 /// An entry of `d/expiry`: the record, its expiry time, and the write that set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct ExpiryEntry {
     pub(crate) expires: Time,
     pub(crate) key: Vec<u8>,
     pub(crate) seq: Seq,
@@ -35,8 +35,8 @@ pub(crate) struct Due {
 impl View {
     /// True if a stored record has expired.
     #[inline]
-    pub(crate) fn hides(&self, stored: &[u8]) -> bool {
-        hides(&self.snapshot, stored)
+    pub(crate) fn has_expired(&self, stored: &[u8]) -> bool {
+        has_expired(&self.snapshot, stored)
     }
 
     /// The writes of all records that have expired and are not deleted yet, and of some that were
@@ -51,7 +51,11 @@ impl View {
     }
 
     /// Visits the entries that have expired at `time`, earliest first, until `visit` returns false.
-    pub(crate) fn each_due(&self, time: Time, visit: &mut dyn FnMut(Due) -> bool) -> Result<()> {
+    pub(crate) fn each_due(
+        &self,
+        time: Time,
+        visit: &mut dyn FnMut(ExpiryEntry) -> bool,
+    ) -> Result<()> {
         let Some(tree) = self.layout.expiry.filter(|_| time > 0) else {
             return Ok(());
         };
@@ -67,7 +71,7 @@ impl View {
             }
             self.snapshot.has_expired(expires);
             let (key, seq) = (key.to_vec(), cursor.seq());
-            if !visit(Due { expires, key, seq }) {
+            if !visit(ExpiryEntry { expires, key, seq }) {
                 break;
             }
             cursor.next()?;

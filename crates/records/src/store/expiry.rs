@@ -6,7 +6,7 @@ use esker_model::record::RecordRef;
 
 /// True if a stored record has expired for the snapshot.
 #[inline]
-pub(crate) fn hides(snapshot: &Snapshot, stored: &[u8]) -> bool {
+pub(crate) fn has_expired(snapshot: &Snapshot, stored: &[u8]) -> bool {
     // Time 0: no record of the store expires.
     snapshot.time() > 0
         && RecordRef::expiry_of(stored).is_some_and(|expires| snapshot.has_expired(expires))

@@ -8,7 +8,7 @@ use esker_model::Key;
 use esker_model::record::RecordRef;
 use esker_model::schema::KeyType;
 
-use super::{Current, Store, hides};
+use super::{DatasetState, Store, has_expired};
 use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(crate) struct Handle {
     /// of background maintenance itself.
     pub(crate) background: Option<Arc<dyn Background>>,
     pub(crate) shared: Arc<Store>,
-    pub(crate) current: Arc<Current>,
+    pub(crate) current: Arc<DatasetState>,
     /// Stops reads that users request.
     pub(crate) stop: Option<Stop>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Handle {
 impl Handle {
     pub(crate) fn new(
         shared: Arc<Store>,
-        current: Arc<Current>,
+        current: Arc<DatasetState>,
         background: Option<Arc<dyn Background>>,
     ) -> Handle {
         Handle {
@@ -104,7 +104,7 @@ fn record_of(
     let Some(found) = snapshot.get(data, key.as_bytes(), cost)? else {
         return Ok(None);
     };
-    if hides(snapshot, &found.value) {
+    if has_expired(snapshot, &found.value) {
         return Ok(None);
     }
     let mut stored = found.value;
@@ -193,7 +193,7 @@ impl View {
         let mut found: Vec<Option<(Seq, Slice)>> = vec![None; keys.len()];
         let data = self.layout.data;
         (self.snapshot).visit_batch(data, &sorted, &cost, &mut |nth, record| {
-            if !self.hides(&record.value) {
+            if !self.has_expired(&record.value) {
                 *found.own_mut(*order.own(nth)) = Some((record.seq, record.value.compact()));
             }
         })?;

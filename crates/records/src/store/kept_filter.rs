@@ -17,10 +17,10 @@ pub(crate) struct Name {
 
 /// The last key filter that a query of the dataset built.
 #[derive(Default)]
-pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
+pub(crate) struct KeptFilter(ArcSwapOption<CachedFilter>);
 
 /// A key filter, with the tree and components that it covers.
-pub(crate) struct Kept {
+pub(crate) struct CachedFilter {
     pub(crate) tree: TreeId,
     pub(crate) names: Vec<Name>,
     pub(crate) filter: Arc<KeyFilter>,
@@ -41,7 +41,7 @@ impl KeptFilter {
         fits.then(|| (kept.names.len(), kept.filter.clone()))
     }
 
-    pub(crate) fn put(&self, kept: Kept) {
+    pub(crate) fn put(&self, kept: CachedFilter) {
         self.0.store(Some(Arc::new(kept)));
     }
 }

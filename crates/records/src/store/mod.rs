@@ -12,11 +12,11 @@ mod read_repair;
 mod remarks;
 mod state;
 
-pub(crate) use expired::Due;
-pub(crate) use expiry::{expiry_key, hides};
+pub(crate) use expired::ExpiryEntry;
+pub(crate) use expiry::{expiry_key, has_expired};
 pub(crate) use handle::{Background, Handle, View, records_in};
-pub(crate) use kept_filter::{Kept, KeptFilter, Name};
+pub(crate) use kept_filter::{CachedFilter, KeptFilter, Name};
 pub use open::check_dataset_name;
 pub(crate) use open::{Store, found_datasets};
 pub(crate) use remarks::Remarks;
-pub(crate) use state::Current;
+pub(crate) use state::DatasetState;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_lsm::{Account, Durability, Group, Loan, TreeId};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::Current;
+use super::DatasetState;
 use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::index::IndexTypes;
@@ -23,7 +23,7 @@ pub(crate) struct Store {
     pub(crate) index_types: IndexTypes,
     /// By name, so that operations on all datasets run in the same order each time. Never held
     /// across I/O or a wait, because each new handle takes the lock.
-    pub(crate) datasets: Mutex<BTreeMap<String, Arc<Current>>>,
+    pub(crate) datasets: Mutex<BTreeMap<String, Arc<DatasetState>>>,
     pub(crate) names: Names,
     /// Serialises the replacements of `USAGE`.
     pub(crate) usage_file: Mutex<()>,
@@ -85,7 +85,7 @@ impl Drop for Reserved<'_> {
 
 impl Store {
     /// The datasets as of now, by name.
-    pub(crate) fn currents(&self) -> Vec<Arc<Current>> {
+    pub(crate) fn currents(&self) -> Vec<Arc<DatasetState>> {
         self.datasets.lock().values().cloned().collect()
     }
 
@@ -131,12 +131,12 @@ impl Drop for Store {
 /// snapshot has for them.
 pub(crate) fn found_datasets(
     snapshot: &esker_lsm::Snapshot,
-    known: &BTreeMap<String, Arc<Current>>,
+    known: &BTreeMap<String, Arc<DatasetState>>,
     types: &IndexTypes,
     usage: impl Fn(&str) -> Usage,
-) -> Result<BTreeMap<String, Arc<Current>>> {
+) -> Result<BTreeMap<String, Arc<DatasetState>>> {
     // By data tree, because names change.
-    let known: HashMap<TreeId, &Arc<Current>> =
+    let known: HashMap<TreeId, &Arc<DatasetState>> =
         known.values().map(|known| (known.data, known)).collect();
     let mut datasets = BTreeMap::new();
     for tree in snapshot.version().trees.values() {
@@ -154,7 +154,7 @@ pub(crate) fn found_datasets(
                         "dataset {name}: its definition does not fit its trees"
                     ))
                 })?;
-                Arc::new(Current::new(name, layout, usage(name)))
+                Arc::new(DatasetState::new(name, layout, usage(name)))
             }
         };
         datasets.insert(name.to_string(), current);

@@ -10,12 +10,12 @@ use esker_lsm::{Cursor, Group, Kind, Seq};
 
 use crate::catalog::Layout;
 use crate::error::Result;
-use crate::store::Current;
+use crate::store::DatasetState;
 
 /// Read-ahead of the scan over the records.
 const READAHEAD: usize = 256 << 10;
 
-impl Current {
+impl DatasetState {
     /// To be called after each write: makes the notes durable when the buffer is full.
     pub(crate) fn wrote(&self, group: &Group) {
         if self.findings.wrote()
@@ -26,7 +26,7 @@ impl Current {
         }
     }
 
-    /// As [`Current::keep_obsolete`], but a failure only shows in the statistics.
+    /// As [`DatasetState::keep_obsolete`], but a failure only shows in the statistics.
     pub(crate) fn try_keep_obsolete(&self, group: &Group) {
         if let Err(error) = self.keep_obsolete(group) {
             self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());

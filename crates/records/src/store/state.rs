@@ -22,7 +22,7 @@ use crate::telemetry::Usage;
 /// The layout is a function of the engine's version: the configuration of the data tree is the
 /// definition. So a snapshot always has a layout that fits it. The engine refuses a batch that was
 /// built for an older layout ([`esker_lsm::Batch::made_for`]).
-pub(crate) struct Current {
+pub(crate) struct DatasetState {
     /// May change: the data tree identifies the dataset.
     name: ArcSwap<String>,
     pub(crate) data: TreeId,
@@ -44,9 +44,9 @@ pub(crate) struct Current {
     waiting: AtomicUsize,
 }
 
-impl Current {
-    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> Current {
-        Current {
+impl DatasetState {
+    pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> DatasetState {
+        DatasetState {
             name: ArcSwap::from_pointee(name.to_string()),
             data: layout.data,
             key_type: layout.stored.key_type,
@@ -110,7 +110,7 @@ impl Current {
         self.layout.load_full()
     }
 
-    /// Replaces `layout` by [`Current::latest`].
+    /// Replaces `layout` by [`DatasetState::latest`].
     pub(crate) fn renew(&self, layout: &mut Arc<Layout>) {
         let latest = self.layout.load();
         if !Arc::ptr_eq(&latest, layout) {

@@ -17,7 +17,7 @@ use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{IndexEntry, Writes, WritesSavepoint};
-use crate::store::{Due, Handle, Store, expiry_key};
+use crate::store::{ExpiryEntry, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
 /// The writes of a batch to one dataset. A batch of several datasets has a part for each.
@@ -221,7 +221,7 @@ impl DatasetWrites {
 
     /// Deletes an expired record if it still exists. The deletion of its entry in `d/expiry`, under
     /// the same number, marks the change as an expiry in the feed.
-    pub(super) fn delete_expired(&mut self, tree: TreeId, due: &Due) -> Result<()> {
+    pub(super) fn delete_expired(&mut self, tree: TreeId, due: &ExpiryEntry) -> Result<()> {
         self.delete_encoded(&due.key, false)?;
         self.counts.deletes += 1;
         let entry = expiry_key(due.expires, &due.key);
@@ -235,7 +235,7 @@ impl DatasetWrites {
     pub(super) fn forget_expiry(
         &mut self,
         tree: TreeId,
-        due: &Due,
+        due: &ExpiryEntry,
         now: Option<Seq>,
     ) -> Result<()> {
         let entry = expiry_key(due.expires, &due.key);

@@ -17,7 +17,7 @@ use esker_lsm::coding::Own;
 use super::batch::DatasetWrites;
 use super::commit::commit;
 use crate::error::{Error, Result};
-use crate::store::{Due, Handle};
+use crate::store::{ExpiryEntry, Handle};
 
 /// Expired records that are deleted in one batch.
 const TOGETHER: usize = 256;
@@ -58,7 +58,7 @@ impl Handle {
             return Ok(None);
         };
         let time = now.snapshot.time().min(self.shared.group.believed_time());
-        let mut due: Vec<Due> = Vec::new();
+        let mut due: Vec<ExpiryEntry> = Vec::new();
         now.each_due(time, &mut |next| {
             if !skipped.contains(&next.key) {
                 due.push(next);

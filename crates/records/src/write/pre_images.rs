@@ -19,7 +19,7 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
-use crate::store::hides;
+use crate::store::has_expired;
 
 /// A key that a batch puts or deletes.
 pub(crate) struct Touched {
@@ -376,7 +376,7 @@ fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) ->
     let keys: Vec<Vec<u8>> = there.iter().map(|at| found.own(*at).key.clone()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |nth, record| {
-        found.own_mut(*there.own(nth)).expired = hides(snapshot, &record.value);
+        found.own_mut(*there.own(nth)).expired = has_expired(snapshot, &record.value);
     })?;
     Ok(())
 }

@@ -83,6 +83,7 @@ impl IndexType for Clustered {
         Z.figures()
     }
 
+    /// As `z`: the advisor considers only values that have an order.
     fn is_advised(&self) -> bool {
         false
     }

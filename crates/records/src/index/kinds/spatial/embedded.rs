@@ -15,7 +15,7 @@ use crate::index::cost::Figures;
 use crate::index::kinds::embedded::{self, Embedded};
 use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Range, Writes};
 
-pub(super) struct InData {
+pub(super) struct EmbeddedPoints {
     /// The dimensions of the boxes: two, or three with time.
     pub(super) dimensions: usize,
 }
@@ -42,7 +42,7 @@ fn boxes(region: &Region) -> Vec<Corners> {
     corners.collect()
 }
 
-impl InData {
+impl EmbeddedPoints {
     /// The range in the form of the summaries.
     fn values(&self, range: &Range) -> ValueRange {
         let all = ValueRange::in_boxes(vec![Corners::default()]);
@@ -58,7 +58,7 @@ impl InData {
     }
 }
 
-impl IndexType for InData {
+impl IndexType for EmbeddedPoints {
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
         Embedded.add(writes, index_entry)
     }
@@ -100,6 +100,7 @@ impl IndexType for InData {
         Embedded.figures()
     }
 
+    /// The advisor considers only values that have an order.
     fn is_advised(&self) -> bool {
         false
     }

@@ -17,7 +17,7 @@ pub(crate) fn of(layout: Layout, is_timed: bool) -> Arc<dyn IndexType> {
             is_stacked: false,
             is_timed,
         }),
-        Layout::Embedded => Arc::new(embedded::InData {
+        Layout::Embedded => Arc::new(embedded::EmbeddedPoints {
             dimensions: if is_timed { 3 } else { 2 },
         }),
         Layout::Stacked => Arc::new(packed::Packed {

@@ -92,6 +92,7 @@ impl IndexType for Packed {
         Z.figures()
     }
 
+    /// As `z`: the advisor considers only values that have an order.
     fn is_advised(&self) -> bool {
         false
     }
