@@ -21,7 +21,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{cluster, deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep, volume};
+use suites::{
+    cluster, deli, leveldbpp, luo_carey, peers, pubsub, questions, spatial, upkeep, volume,
+};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -87,6 +89,8 @@ enum Suite {
     Spatial(spatial::Options),
     /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
     Pubsub(upkeep::Options),
+    /// Counts, orders, groups and several conditions, beside SQLite and DuckDB
+    Questions(questions::Options),
     /// Replicated volumes: bytes written, speed, fail-over, rebuilding, memory, beside a log and a state and nbdkit
     Volume(volume::Options),
     /// Datasets on Cassandra and HBase: DELI's experiments on real servers, beside the servers' own indexes
@@ -112,6 +116,7 @@ fn run_suite(suite: &Suite) -> Result<Vec<String>> {
         Suite::Deli(options) => (deli::run(options)?, options.out.as_path()),
         Suite::Spatial(options) => (spatial::run(options)?, options.out()),
         Suite::Pubsub(options) => (pubsub::run(options)?, options.out.as_path()),
+        Suite::Questions(options) => (questions::run(options)?, options.out.as_path()),
         Suite::Volume(options) => (volume::run(options)?, options.out.as_path()),
         Suite::Cluster(options) => (cluster::run(options)?, options.out.as_path()),
     };
@@ -173,6 +178,7 @@ fn act(command: &Command) -> Result<()> {
                 deli::SUITE => deli::child(&job),
                 spatial::SUITE => spatial::child(&job),
                 pubsub::SUITE => pubsub::child(&job),
+                questions::SUITE => questions::child(&job),
                 volume::SUITE => volume::child(&job),
                 cluster::SUITE => cluster::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),

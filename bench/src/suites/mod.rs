@@ -12,6 +12,7 @@ pub mod luo_carey;
 pub mod many;
 pub mod peers;
 pub mod pubsub;
+pub mod questions;
 pub mod session;
 pub mod spatial;
 pub mod synced;
@@ -58,6 +59,7 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     sheets.extend(deli::sheets::all());
     sheets.extend(spatial::sheets::all());
     sheets.extend(pubsub::sheets::all());
+    sheets.extend(questions::sheets::all());
     sheets.extend(volume::sheets::all());
     sheets.extend(cluster::sheets::all());
     sheets

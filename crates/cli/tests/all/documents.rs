@@ -6,8 +6,11 @@
 //! the file of that name. Numbers may differ, because they are times, rates and sizes; in records,
 //! and in lines that are only a number, they must not.
 
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::common::real_data;
 
 /// The documents with transcripts.
 const DOCUMENTS: [&str; 4] = [
@@ -86,8 +89,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-#[test]
-fn transcripts_are_what_is_printed() {
+/// Runs the commands of a document in a folder; the steps whose output differs.
+fn run(document: &str, dir: &Path) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_esker"))
         .parent()
         .unwrap()
@@ -95,42 +98,73 @@ fn transcripts_are_what_is_printed() {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.display());
     let mut wrong = Vec::new();
-    for document in DOCUMENTS {
-        let text = std::fs::read_to_string(root().join(document)).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let mut steps = 0;
-        for part in parts(&text) {
-            let step = match part {
-                Part::File(name, text) => {
-                    std::fs::write(dir.path().join(name), text).unwrap();
-                    continue;
-                }
-                Part::Step(step) => step,
-            };
-            steps += 1;
-            let output = Command::new("sh")
-                .args(["-c", &format!("{{ {}\n}} 2>&1", step.command)])
-                .current_dir(dir.path())
-                .env("PATH", &path)
-                .output()
-                .unwrap();
-            let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-            let printed: Vec<String> = printed.lines().map(comparable).collect();
-            let mut expected: Vec<String> = step.expected.iter().map(|l| comparable(l)).collect();
-            while expected.last().is_some_and(String::is_empty) {
-                expected.pop();
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let mut steps = 0;
+    for part in parts(&text) {
+        let step = match part {
+            Part::File(name, text) => {
+                std::fs::write(dir.join(name), text).unwrap();
+                continue;
             }
-            if printed != expected {
-                wrong.push(format!(
-                    "{document}:{}: $ {}\n  expected:\n    {}\n  printed:\n    {}",
-                    step.line,
-                    step.command,
-                    expected.join("\n    "),
-                    printed.join("\n    ")
-                ));
-            }
+            Part::Step(step) => step,
+        };
+        steps += 1;
+        let output = Command::new("sh")
+            .args(["-c", &format!("{{ {}\n}} 2>&1", step.command)])
+            .current_dir(dir)
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed: Vec<String> = printed.lines().map(comparable).collect();
+        let mut expected: Vec<String> = step.expected.iter().map(|l| comparable(l)).collect();
+        while expected.last().is_some_and(String::is_empty) {
+            expected.pop();
         }
-        assert!(steps > 5, "{document} has {steps} commands");
+        if printed != expected {
+            wrong.push(format!(
+                "{document}:{}: $ {}\n  expected:\n    {}\n  printed:\n    {}",
+                step.line,
+                step.command,
+                expected.join("\n    "),
+                printed.join("\n    ")
+            ));
+        }
     }
+    assert!(steps > 5, "{document} has {steps} commands");
+    wrong
+}
+
+#[test]
+fn transcripts_are_what_is_printed() {
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        let dir = tempfile::tempdir().unwrap();
+        wrong.append(&mut run(document, dir.path()));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The first lines of a compressed file of the data, as a file of this folder.
+fn unpack(data: &Path, name: &str, lines: usize, dir: &Path) {
+    let packed = std::fs::File::open(data.join(format!("{name}.ndjson.zst"))).unwrap();
+    let unpacked = BufReader::new(zstd::Decoder::new(packed).unwrap());
+    let mut file =
+        BufWriter::new(std::fs::File::create(dir.join(format!("{name}.ndjson"))).unwrap());
+    for line in unpacked.lines().take(lines) {
+        writeln!(file, "{}", line.unwrap()).unwrap();
+    }
+    file.flush().unwrap();
+}
+
+#[test]
+fn questions_of_real_data_are_answered_as_the_guide_says() {
+    let Some((data, _)) = real_data("docs/questions.md") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&data, "flights", 100_000, dir.path());
+    unpack(&data, "events", usize::MAX, dir.path());
+    let wrong = run("docs/questions.md", dir.path());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
