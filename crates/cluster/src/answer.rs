@@ -1,11 +1,12 @@
 //! The answer of a query in the order of its request. A cluster gives candidates in an order of
-//! writes, or in none: for an order of fields or keys all answers are read and sorted in memory,
-//! of a request with a limit the first ones alone.
+//! writes, or in none: for an order of fields or keys all answers are read, and the first ones are
+//! sorted within a bound of memory ([`ROOM`]). If there are more, all are read again for those
+//! behind, as of the same start.
 
 use std::sync::Arc;
 use std::vec;
 
-use esker_model::query::{First, Order, PageToken, Ranking, Request};
+use esker_model::query::{Order, PageToken, Ranking, Request};
 use esker_model::record::RecordRef;
 use esker_model::schema::Projection;
 use esker_model::{Key, Record};
@@ -14,6 +15,7 @@ use crate::bound::Bound;
 use crate::error::{Error, Result};
 use crate::find::{Explained, Query};
 use crate::hit::Hit;
+use crate::ranked::{FirstInRoom, ROOM, Room};
 use crate::shared::Shared;
 
 /// An answer of a query: records, or keys alone.
@@ -30,10 +32,15 @@ pub struct Answer {
 /// An answer in an order of fields or keys.
 struct Sorting {
     ranking: Ranking,
-    behind: Option<Vec<u8>>,
-    most: usize,
-    /// The answers that are left, once they are sorted.
+    /// The request of each pass.
+    request: Request,
+    /// The answers that are still wanted.
+    left: usize,
+    /// The answers of this pass that are left, once they are sorted.
     rows: Option<vec::IntoIter<(Vec<u8>, Hit)>>,
+    /// True if there was no room for answers behind those of this pass.
+    is_cut: bool,
+    /// The rank of the last answer, or of the last one of the page before.
     last: Option<Vec<u8>>,
 }
 
@@ -49,17 +56,18 @@ impl Answer {
         inner.limit = request.most();
         let sorting = if request.order.is_sorted() {
             let ranking = Ranking::new(&bound.shape, &request.order)?;
-            let behind = ranking.behind(inner.after.take().as_ref())?;
-            let most = inner.limit.take().unwrap_or(usize::MAX);
+            let last = ranking.behind(inner.after.take().as_ref())?;
+            let left = inner.limit.take().unwrap_or(usize::MAX);
             // Without fields the keys are enough.
             inner.keys_only &= request.order.fields().is_empty();
             inner.order = Order::Any;
             Some(Sorting {
                 ranking,
-                last: behind.clone(),
-                behind,
-                most,
+                request: inner.clone(),
+                left,
                 rows: None,
+                is_cut: false,
+                last,
             })
         } else {
             None
@@ -141,29 +149,51 @@ impl Answer {
 
 impl Sorting {
     fn next(&mut self, query: &mut Query) -> Result<Option<Hit>> {
-        let rows = match &mut self.rows {
-            Some(rows) => rows,
-            none => {
-                let (mut first, mut rank) = (First::new(self.most), Vec::new());
-                while let Some(hit) = query.next()? {
-                    let json: &[u8] = match hit.stored.as_slice() {
-                        [] => &[],
-                        stored => RecordRef::body_of(stored).ok_or_else(|| {
-                            Error::Damaged("a stored record is malformed".to_string())
-                        })?,
-                    };
-                    self.ranking.rank(json, &hit.key, &mut rank);
-                    if self.behind.as_ref().is_none_or(|behind| rank > *behind) {
-                        first.add(&rank, hit);
-                    }
-                }
-                none.insert(first.finish().into_iter())
+        loop {
+            if self.left == 0 {
+                return Ok(None);
             }
-        };
-        let Some((rank, hit)) = rows.next() else {
-            return Ok(None);
-        };
-        self.last = Some(rank);
-        Ok(Some(hit))
+            let rows = match &mut self.rows {
+                Some(rows) => rows,
+                None => {
+                    let first = self.pass(query)?;
+                    self.is_cut = first.is_cut();
+                    let sorted: Vec<_> = first.finish().collect();
+                    self.rows.insert(sorted.into_iter())
+                }
+            };
+            if let Some((rank, hit)) = rows.next() {
+                self.last = Some(rank);
+                self.left -= 1;
+                return Ok(Some(hit));
+            }
+            if !self.is_cut {
+                return Ok(None);
+            }
+            query.begin_again(&self.request)?;
+            self.rows = None;
+        }
+    }
+
+    /// Reads all answers; the first ones behind the last that was given.
+    fn pass(&mut self, query: &mut Query) -> Result<FirstInRoom<Vec<u8>, Hit>> {
+        let mut first = FirstInRoom::new(Room {
+            items: ROOM.items.min(self.left),
+            ..ROOM
+        });
+        let mut rank = Vec::new();
+        while let Some(hit) = query.next()? {
+            let json: &[u8] = match hit.stored.as_slice() {
+                [] => &[],
+                stored => RecordRef::body_of(stored)
+                    .ok_or_else(|| Error::Damaged("a stored record is malformed".to_string()))?,
+            };
+            self.ranking.rank(json, &hit.key, &mut rank);
+            if self.last.as_ref().is_none_or(|last| rank > *last) {
+                let bytes = rank.len() + hit.key.len() + hit.stored.len();
+                first.add(rank.clone(), bytes, hit);
+            }
+        }
+        Ok(first)
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct Query {
     hits: VecDeque<Hit>,
     last: Option<Seq>,
     explained: Explained,
+    /// What passes before this one have read.
+    earlier: Explained,
 }
 
 /// Candidates of the driving index.
@@ -114,11 +116,29 @@ enum From {
 
 impl Query {
     pub(crate) fn new(shared: Arc<Shared>, bound: Arc<Bound>, request: &Request) -> Result<Query> {
+        // Whatever is read of an index is read after the view begins.
+        let view = View::now(&shared)?;
+        Query::of_view(shared, bound, request, view)
+    }
+
+    /// Reads all answers once more, as of the same start. What was read so far stays counted.
+    pub(crate) fn begin_again(&mut self, request: &Request) -> Result<()> {
+        let earlier = self.explained();
+        let (shared, bound) = (self.shared.clone(), self.bound.clone());
+        *self = Query::of_view(shared, bound, request, self.view)?;
+        self.earlier = earlier;
+        Ok(())
+    }
+
+    fn of_view(
+        shared: Arc<Shared>,
+        bound: Arc<Bound>,
+        request: &Request,
+        view: View,
+    ) -> Result<Query> {
         let shape = &bound.shape;
         let after = request.after.as_ref().map(PageToken::write).transpose()?;
         let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
-        // Whatever is read of an index is read after the view begins.
-        let view = View::now(&shared)?;
         let mut probe = Probe {
             shared: &shared,
             bound: &bound,
@@ -163,13 +183,21 @@ impl Query {
             hits: VecDeque::new(),
             last: None,
             explained,
+            earlier: Explained::default(),
             compiled,
             bound,
         })
     }
 
     pub(crate) fn explained(&self) -> Explained {
-        self.explained.clone()
+        let earlier = &self.earlier;
+        let mut explained = self.explained.clone();
+        explained.ruled_out += earlier.ruled_out;
+        explained.entries += earlier.entries;
+        explained.keys += earlier.keys;
+        explained.removed += earlier.removed;
+        explained.answers += earlier.answers;
+        explained
     }
 
     /// The timestamp of the last answer: the next page begins behind it.

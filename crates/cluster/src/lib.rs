@@ -40,6 +40,7 @@ mod layout;
 mod notes;
 mod part;
 mod probe;
+mod ranked;
 mod removals;
 mod repair;
 mod rows;

@@ -1,6 +1,6 @@
 //! Scans: all records of a dataset, part by part; in an order if need be.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use esker_coding::Seq;
 use esker_model::query::Recency;
@@ -9,15 +9,13 @@ use crate::bound::Bound;
 use crate::cells::{Cell, Mark};
 use crate::error::Result;
 use crate::hit::Hit;
+use crate::ranked::{FirstInRoom, ROOM};
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::view::View;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
-/// The most answers that are held to sort them, and their bytes.
-const MOST_HELD: usize = 1 << 16;
-const MOST_BYTES: usize = 64 << 20;
 
 /// The order of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,29 +140,23 @@ impl Scan {
             return Ok(None);
         }
         (self.part, self.mark, self.last, self.changed) = (0, None, None, None);
-        let mut kept: BTreeMap<Rank, Hit> = BTreeMap::new();
-        let (mut bytes, mut overflowed) = (0, false);
+        let mut first = FirstInRoom::new(ROOM);
         while let Some(hits) = self.page(shared, bound, confirm)? {
             for hit in hits {
                 let rank = self.rank(&hit);
                 if self.behind.as_ref().is_some_and(|behind| rank <= *behind) {
                     continue;
                 }
-                bytes += hit.stored.len() + hit.key.len();
-                kept.insert(rank, hit);
-                while kept.len() > MOST_HELD || (bytes > MOST_BYTES && kept.len() > 1) {
-                    if let Some((_, hit)) = kept.pop_last() {
-                        bytes -= hit.stored.len() + hit.key.len();
-                    }
-                    overflowed = true;
-                }
+                first.add(rank, hit.stored.len() + hit.key.len(), hit);
             }
         }
-        self.is_end = !overflowed;
-        if let Some((last, _)) = kept.last_key_value() {
-            self.behind = Some(last.clone());
+        self.is_end = !first.is_cut();
+        let mut hits = VecDeque::new();
+        for (rank, hit) in first.finish() {
+            self.behind = Some(rank);
+            hits.push_back(hit);
         }
-        Ok(Some(kept.into_values().collect()))
+        Ok(Some(hits))
     }
 
     fn rank(&self, hit: &Hit) -> Rank {

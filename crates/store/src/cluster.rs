@@ -18,9 +18,10 @@ use esker_cluster::cells::{Cassandra, Cells, HBase};
 use esker_cluster::{Explained, Options};
 
 use crate::answer::Answer;
+use crate::batch::Batch;
 use crate::capabilities::Capabilities;
 use crate::part::Part;
-use crate::records::{Batch, Dataset, Records, VersionRequest};
+use crate::records::{Dataset, Records, VersionRequest};
 use crate::store::{Mode, Store};
 use crate::summary::{IndexSummary, Summary};
 

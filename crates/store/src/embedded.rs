@@ -23,8 +23,9 @@ use esker::{
 };
 
 use crate::answer::Answer;
+use crate::batch::Batch;
 use crate::capabilities::Capabilities;
-use crate::records::{Batch, ChangeFeed, Dataset, Records, VersionRequest};
+use crate::records::{ChangeFeed, Dataset, Records, VersionRequest};
 use crate::store::Store;
 
 /// A store in a folder.

@@ -36,6 +36,8 @@
 //! values.
 
 mod answer;
+mod batch;
+mod bounded_groups;
 mod capabilities;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -49,10 +51,11 @@ mod store;
 mod summary;
 
 pub use answer::Answer;
+pub use batch::Batch;
 pub use capabilities::Capabilities;
 pub use embedded::Embedded;
 pub use open::open;
 pub use part::Part;
-pub use records::{Batch, ChangeFeed, Dataset, Records, VersionRequest};
+pub use records::{ChangeFeed, Dataset, Records, VersionRequest};
 pub use store::{Mode, Store};
 pub use summary::{IndexSummary, Summary};

@@ -19,8 +19,9 @@ use esker_model::schema::{Extracted, Extraction, Projection};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::batch::Batch;
 use crate::capabilities::Capabilities;
-use crate::records::{Batch, Dataset, Records};
+use crate::records::{Dataset, Records};
 use crate::store::{Mode, Store};
 
 /// All datasets of a store.

@@ -9,20 +9,22 @@ use esker::maintain::{
     IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport, SwitchProgress,
     SwitchReport,
 };
-use esker::request::{Aggregation, Group, Grouping, Groups};
+use esker::request::{Aggregation, Group, Grouping};
 use esker::schema::{IndexDef, Maintenance};
 use esker::space::{CellCount, Latest, Neighbour, TableBox};
 use esker::stats::{DatasetStats, UsageCounts};
 use esker::versions::{ValuePage, ValueToken};
 use esker::{
-    Change, ChangesFrom, DatasetDef, Durability, Explain, Expr, Index, IndexKind, Key, Order, Path,
-    Position, Record, Request, Result, Seq, Task, Update, Value,
+    Change, ChangesFrom, DatasetDef, Explain, Expr, Index, IndexKind, Key, Order, Path, Position,
+    Record, Request, Result, Seq, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
 use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
 use esker_model::schema::{Extracted, Extraction};
 
 use crate::answer::Answer;
+use crate::batch::Batch;
+use crate::bounded_groups::BoundedGroups;
 use crate::capabilities::unsupported;
 use crate::part::{ByKey, Part};
 use crate::summary::Summary;
@@ -253,7 +255,8 @@ pub trait Records: Send + Sync {
     ///
     /// # Errors
     /// As [`Records::find`]; [`esker::Error::BadInput`] if the aggregation does not fit the
-    /// dataset; [`esker::Error::Overflow`] if a sum cannot be represented.
+    /// dataset; [`esker::Error::Overflow`] if a sum cannot be represented;
+    /// [`esker::Error::Unsupported`] if the store keeps groups in memory and there are too many.
     fn aggregate(
         &self,
         aggregation: &Aggregation,
@@ -263,7 +266,7 @@ pub trait Records: Send + Sync {
         let mut request = Request::default();
         request.condition.clone_from(&aggregation.condition);
         request.order = Order::Any;
-        let mut groups = Groups::new(grouping);
+        let mut groups = BoundedGroups::new(grouping);
         let explain = if aggregation.is_count() {
             let (count, explain) = self.count(&request)?;
             groups.add_counted(count);
@@ -299,64 +302,6 @@ pub trait Records: Send + Sync {
     fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
         Ok(shape(&self.def()).parse_value(path, text)?)
     }
-}
-
-/// Writes that are applied together or not at all.
-pub trait Batch {
-    /// Puts a record: the JSON of an object with the dataset's key.
-    ///
-    /// # Errors
-    /// [`esker::Error::Record`] if it does not fit; the batch is as before then.
-    fn put_json(&mut self, json: &[u8]) -> Result<()>;
-
-    /// Puts a record whose key must not exist at the commit.
-    ///
-    /// # Errors
-    /// As [`Batch::put_json`].
-    fn insert_json(&mut self, json: &[u8]) -> Result<()>;
-
-    /// Deletes the record of a key.
-    ///
-    /// # Errors
-    /// [`esker::Error::BadInput`] for a key of another type.
-    fn delete(&mut self, key: &Key) -> Result<()>;
-
-    /// The commit fails unless the record of the key was put by the write `seq`, or, with `None`,
-    /// does not exist.
-    ///
-    /// # Errors
-    /// [`esker::Error::BadInput`] for a key of another type.
-    fn expect(&mut self, key: &Key, seq: Option<Seq>) -> Result<()>;
-
-    /// Stores a note under a name in the same commit; `None` deletes it.
-    ///
-    /// # Errors
-    /// [`esker::Error::BadInput`] for a name that is empty or too long.
-    fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()>;
-
-    /// The number of puts, inserts and deletions.
-    fn len(&self) -> usize;
-
-    /// True if there is nothing to write.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes of the batch.
-    fn bytes(&self) -> usize;
-
-    /// The encoded key of the last record that was put.
-    fn last_key(&self) -> &[u8];
-
-    /// Sets how durable the batch is when it is committed.
-    fn durability(&mut self, durability: Durability);
-
-    /// Applies the writes, and empties the batch.
-    ///
-    /// # Errors
-    /// [`esker::Error::Exists`] and [`esker::Error::Conflict`] if an expectation is not met; any
-    /// write error.
-    fn commit(&mut self) -> Result<()>;
 }
 
 /// The changes of a dataset, in order.
