@@ -97,6 +97,7 @@ impl From<Error> for Failure {
             | Error::Record(_)
             | Error::Condition(_)
             | Error::NoOldRecords { .. }
+            | Error::NotUnique(_)
             | Error::Exists(_) => Self::Usage(error.to_string()),
             Error::NoStore { .. } => Self::Store(format!(
                 "{error}; `esker load`, `create` and `publish` create one"

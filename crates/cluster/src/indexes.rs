@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::rows::{Entry, Version};
 use crate::split;
+use crate::store::check_not_unique;
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
 
 /// Rows of a page.
@@ -367,6 +368,7 @@ fn index_def(bound: &Bound, path: Path, index: Index) -> Result<IndexDef> {
             index.kind()
         )));
     }
+    check_not_unique(&path, index.is_unique())?;
     let def = DatasetDef::new(bound.stored.key.clone(), bound.key_type()).index(path, index);
     def.validate()?;
     let mut indexes = def.indexes.into_iter();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use esker_model::definition::{DatasetDef, Expiry, IndexKind, StoredDef, check_dataset_name};
+use esker_model::schema::Path;
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalogs, DatasetState, STATE};
@@ -225,6 +226,16 @@ pub fn adapted(def: &DatasetDef) -> (DatasetDef, Vec<String>) {
 }
 
 /// Refuses what datasets of a cluster do not have, by name.
+/// Writers of a cluster do not see each other's records in time to keep values unique.
+pub(crate) fn check_not_unique(path: &Path, is_unique: bool) -> Result<()> {
+    if is_unique {
+        return Err(Error::Unsupported(format!(
+            "`{path}`: values are not kept unique on a cluster: make the field the key, and insert records"
+        )));
+    }
+    Ok(())
+}
+
 fn check_supported(def: &DatasetDef) -> Result<()> {
     let refuse = |what: &str, instead: &str| {
         Err(Error::Unsupported(format!(
@@ -238,6 +249,7 @@ fn check_supported(def: &DatasetDef) -> Result<()> {
                 index.path, index.kind
             )));
         }
+        check_not_unique(&index.path, index.unique)?;
     }
     if def.auto_key {
         return refuse("keys that it makes", "give each record a key");

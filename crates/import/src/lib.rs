@@ -35,6 +35,7 @@ mod error;
 mod feed;
 mod load;
 mod observer;
+mod pending;
 mod rejects;
 mod replaced;
 mod resume;

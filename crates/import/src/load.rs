@@ -12,6 +12,7 @@ use esker_store::{Batch, Dataset};
 use crate::error::{Error, Result};
 use crate::feed::{Columns, Event, Feed, Place, parts};
 use crate::observer::{Note, Observer};
+use crate::pending::Pending;
 use crate::rejects::Rejects;
 use crate::replaced::Replaced;
 use crate::resume::{Interrupted, Resume};
@@ -38,6 +39,10 @@ pub struct Import {
     replaced: Replaced,
     /// The last line that is in a batch or rejected.
     done: Place,
+    /// As [`Import::done`], without the batch that is not committed yet.
+    committed: Place,
+    /// The records of that batch, if their values must be unique.
+    pending: Pending,
 }
 
 /// The result of an import.
@@ -97,11 +102,9 @@ impl Import {
             resumed: 0,
             rejected: 0,
             replaced: Replaced::default(),
-            done: Place {
-                source: 0,
-                line: 0,
-                part: 0,
-            },
+            done: Place::START,
+            committed: Place::START,
+            pending: Pending::default(),
         }
     }
 
@@ -207,6 +210,7 @@ impl Import {
     fn begin(&mut self, dataset: &dyn Dataset, observer: &mut dyn Observer) -> Result<()> {
         let mut note = |note: &Note| observer.note(note);
         self.replaced.begin(dataset)?;
+        self.pending = Pending::of(dataset);
         let interrupted = self.resume.interrupted(dataset, &mut note)?;
         let Some(Interrupted {
             place,
@@ -234,6 +238,7 @@ impl Import {
             line: place.line,
             records: loaded,
         });
+        self.committed = place;
         self.feed.skip_to(place);
         Ok(())
     }
@@ -261,20 +266,80 @@ impl Import {
         failed.map_or(Ok(files), |error| Err(unwritten(error)))
     }
 
-    /// Commits a batch together with the progress.
-    fn commit(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch) -> Result<()> {
+    /// Commits a batch together with the progress, or with the note that the import is complete. A
+    /// strict import returns the record that is refused because its value is not unique.
+    fn commit(
+        &mut self,
+        dataset: &dyn Dataset,
+        batch: &mut Box<dyn Batch>,
+        is_last: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<String>> {
         // The import does not read earlier rejected lines again, so they must be in the file.
         self.flush_rejects()?;
+        let replaced = self.replaced.count();
         self.replaced.look(dataset)?;
         let records = batch.len() as u64;
-        let rejected = self.rejects.iter().map(Rejects::done).collect();
-        let resume = &mut self.resume;
-        let counts = (self.loaded + records, self.replaced.count());
-        resume.note(batch, self.done, counts, rejected)?;
+        let mut bad = None;
+        let result = self.commit_with_note(&mut **batch, records, is_last);
+        match result {
+            Ok(()) => self.loaded += records,
+            Err(Error::Store(esker::Error::NotUnique(_))) if self.pending.can_retry() => {
+                *batch = dataset.batch();
+                bad = self.commit_each(dataset, replaced, observer)?;
+                self.commit_with_note(&mut **batch, 0, is_last && bad.is_none())?;
+            }
+            Err(error) => return Err(error),
+        }
+        self.pending.clear();
+        self.committed = self.done;
+        Ok(bad)
+    }
+
+    /// Commits a batch with a note of the progress.
+    fn commit_with_note(
+        &mut self,
+        batch: &mut dyn Batch,
+        records: u64,
+        is_last: bool,
+    ) -> Result<()> {
+        if is_last {
+            self.resume.forget(batch)?;
+        } else {
+            let rejected = self.rejects.iter().map(Rejects::done).collect();
+            let counts = (self.loaded + records, self.replaced.count());
+            self.resume.note(batch, self.done, counts, rejected)?;
+        }
         batch.durability(self.durability);
-        batch.commit()?;
-        self.loaded += records;
-        Ok(())
+        Ok(batch.commit()?)
+    }
+
+    /// Commits the records of a batch one by one, and rejects those that are refused. A strict
+    /// import ends before the first of them, which is returned.
+    fn commit_each(
+        &mut self,
+        dataset: &dyn Dataset,
+        replaced: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<String>> {
+        let outcome = (self.pending).commit_each(dataset, self.durability, self.strict)?;
+        self.loaded += outcome.records;
+        self.replaced.resume(replaced + outcome.replaced);
+        self.rejected += outcome.refused.len() as u64;
+        for (place, text, reason) in &outcome.refused {
+            let mut note = |note: &Note| observer.note(note);
+            let rejects = &mut self.rejects[place.source];
+            let added = rejects.add(place.line, reason, text, &mut note);
+            added.map_err(unwritten)?;
+            rejects.set_done();
+        }
+        self.flush_rejects()?;
+        let refused = outcome.refused.first().filter(|_| self.strict);
+        Ok(refused.map(|(place, _, reason)| {
+            self.done = outcome.last.unwrap_or(self.committed);
+            let name = self.feed.name(place.source);
+            format!("{name}, line {}: {reason}", place.line)
+        }))
     }
 
     /// Loads everything, or until the import must stop; records read before that are committed.
@@ -297,7 +362,10 @@ impl Import {
                     if batch.is_empty() {
                         self.flush_rejects()?
                     } else {
-                        self.commit(dataset, &mut *batch)?
+                        let bad = self.commit(dataset, &mut batch, false, observer)?;
+                        if let Some(bad) = bad {
+                            break End::Bad(bad);
+                        }
                     }
                     observer.progress(self.feed.bytes_read(), self.loaded);
                     continue;
@@ -310,7 +378,12 @@ impl Import {
                 }) => Read {
                     place: Place { source, line, part },
                     text,
-                    bad: put_record(&mut *batch, &mut self.replaced, text),
+                    bad: put_record(text, &mut |record| {
+                        batch.put_json(record)?;
+                        self.replaced.put(batch.last_key());
+                        self.pending.add(Place { source, line, part }, record);
+                        Ok(())
+                    }),
                 },
                 Some(Event::Bad {
                     source,
@@ -352,34 +425,38 @@ impl Import {
             self.done = place;
             rejects.set_done();
             if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                self.commit(dataset, &mut *batch)?;
+                let bad = self.commit(dataset, &mut batch, false, observer)?;
                 observer.progress(self.feed.bytes_read(), self.loaded);
+                if let Some(bad) = bad {
+                    break End::Bad(bad);
+                }
             }
         };
         for how in self.feed.take_notes() {
             observer.note(&Note::Read(how));
         }
-        self.end(dataset, &mut *batch, &end)?;
-        Ok(end)
+        let bad = self.end(dataset, &mut batch, &end, observer)?;
+        Ok(bad.map_or(end, End::Bad))
     }
 
-    /// Commits the rest at the end of the input, or where the import stops.
-    fn end(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch, end: &End) -> Result<()> {
+    /// Commits the rest at the end of the input, or where the import stops. A strict import returns
+    /// a record that is refused.
+    fn end(
+        &mut self,
+        dataset: &dyn Dataset,
+        batch: &mut Box<dyn Batch>,
+        end: &End,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<String>> {
         // The last commit says that these lines are done, and is synced.
         let mut rejects = self.rejects.iter_mut();
         rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))?;
-        if matches!(end, End::Complete) {
-            let rest = batch.len() as u64;
-            self.replaced.look(dataset)?;
-            self.resume.forget(batch)?;
-            batch.durability(self.durability);
-            batch.commit()?;
-            self.loaded += rest;
-        } else if !batch.is_empty() {
-            // The cause may be repaired, and then the same import resumes here.
-            self.commit(dataset, batch)?;
+        // Unless the import is complete, the cause may be repaired, and then it resumes here.
+        let is_last = matches!(end, End::Complete);
+        if is_last || !batch.is_empty() {
+            return self.commit(dataset, batch, is_last, observer);
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -393,18 +470,12 @@ struct Read<'t> {
 
 /// Puts a record, or the records in its parts; returns the parts that cannot be put.
 fn put_record(
-    batch: &mut dyn Batch,
-    replaced: &mut Replaced,
     text: &[u8],
+    put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
 ) -> Vec<(Range<usize>, String)> {
-    let mut put = |record: &[u8]| {
-        batch.put_json(record)?;
-        replaced.put(batch.last_key());
-        Ok(())
-    };
     match put(text) {
         Ok(()) => Vec::new(),
-        Err(error) => put_parts(&mut put, text, &error),
+        Err(error) => put_parts(put, text, &error),
     }
 }
 

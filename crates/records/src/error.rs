@@ -9,7 +9,7 @@ use std::sync::Arc;
 use esker_lsm::Position;
 use esker_model::Key;
 use esker_model::condition::ParseError;
-use esker_model::schema::{KeyError, RecordError};
+use esker_model::schema::{KeyError, Path, RecordError};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -89,6 +89,9 @@ pub enum Error {
         /// The actual state.
         what: String,
     },
+    /// A record would have a value that another record has, in an index with unique values
+    /// ([`Index::unique`](crate::Index::unique)).
+    NotUnique(Box<NotUnique>),
     /// The disk is full. Reads continue; writes continue once there is space again.
     DiskFull {
         /// The file or folder that could not be written to.
@@ -143,6 +146,38 @@ pub enum Error {
     },
 }
 
+/// Two records with the same value, in an index with unique values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotUnique {
+    /// The dataset.
+    pub dataset: String,
+    /// The path of the index.
+    pub path: Path,
+    /// The value, as text.
+    pub value: String,
+    /// The key of the record that was refused.
+    pub key: Key,
+    /// The key of the record that has the value; of another record of the batch, if both are in it.
+    pub holder: Key,
+}
+
+impl fmt::Display for NotUnique {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotUnique {
+            dataset,
+            path,
+            value,
+            key,
+            holder,
+        } = self;
+        write!(
+            f,
+            "dataset `{dataset}`: `{path}` must be unique, and the records of keys {key} and {holder} would both have {value:?}"
+        )
+    }
+}
+
 /// The class of an [`Error`], for comparing and counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -173,6 +208,8 @@ pub enum ErrorKind {
     Busy,
     /// [`Error::Conflict`].
     Conflict,
+    /// [`Error::NotUnique`].
+    NotUnique,
     /// [`Error::DiskFull`].
     DiskFull,
     /// [`Error::Poisoned`].
@@ -265,6 +302,7 @@ impl Error {
             Error::ReadOnly => ErrorKind::ReadOnly,
             Error::Busy(_) => ErrorKind::Busy,
             Error::Conflict { .. } => ErrorKind::Conflict,
+            Error::NotUnique(_) => ErrorKind::NotUnique,
             Error::DiskFull { .. } => ErrorKind::DiskFull,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
             Error::Internal { .. } => ErrorKind::Internal,
@@ -344,6 +382,7 @@ impl fmt::Display for Error {
                 what,
             } => write!(f, "key {key} is not in the expected state: {what}"),
             Error::Conflict { key: None, what } => f.write_str(what),
+            Error::NotUnique(not_unique) => not_unique.fmt(f),
             Error::DiskFull { path } => {
                 write!(f, "{}: there is no room on the disk", path.display())
             }

@@ -82,7 +82,7 @@ pub use api::{
     StoreSnapshot, Task, WriteBatch,
 };
 pub use consumer::Consumer;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, NotUnique, Result};
 pub use esker_lsm::fs;
 pub use esker_lsm::{Durability, Position, Seq, Stop};
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};

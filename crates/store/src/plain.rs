@@ -129,6 +129,12 @@ impl Store for Plain {
     fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Box<dyn Dataset>> {
         esker::schema::check_dataset_name(name)?;
         def.validate()?;
+        if let Some(index) = def.indexes.iter().find(|index| index.unique) {
+            return Err(Error::Unsupported(format!(
+                "`{}`: values are not kept unique in this store",
+                index.path
+            )));
+        }
         let held = Held {
             def,
             records: Vec::new(),

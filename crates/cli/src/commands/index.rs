@@ -28,6 +28,7 @@ pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure>
         IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
             let index = Index::new(wanted.kind).of_type(wanted.ty);
             let index = index.tokenizer(wanted.tokenizer).lenient_if(wanted.lenient);
+            let index = index.unique_if(wanted.unique);
             dataset
                 .add_index(wanted.path.clone(), index)?
                 .on_progress(progress)
@@ -68,6 +69,10 @@ fn change(
     }
     if verb == "switch" && wanted.lenient {
         let what = "a switch does not change whether other types are accepted: leave the question mark out; `index drop` and `index add` change it";
+        return Err(refuse(what.to_string()));
+    }
+    if verb == "switch" && wanted.unique {
+        let what = "a switch keeps values unique, or not: leave `unique` out; `index drop` and `index add` change it";
         return Err(refuse(what.to_string()));
     }
     let db = open(&args.dir, memory)?;

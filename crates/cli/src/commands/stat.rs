@@ -8,6 +8,7 @@ use std::path::Path as FilePath;
 
 use ::pubsub::Broker;
 use esker::Request;
+use esker::schema::IndexDef;
 use esker::stats::{ConsumerStats, DatasetStats, StoreStats, TreeStats};
 use esker_import::interrupted_imports;
 use esker_store::{Dataset, Store};
@@ -185,11 +186,7 @@ fn of_dataset(
         indexes.push(OfIndex {
             path: index.path.to_string(),
             kind: index.kind.to_string(),
-            ty: if index.lenient {
-                format!("{}, lenient", index.ty)
-            } else {
-                index.ty.to_string()
-            },
+            ty: type_of(index),
             bytes: tree.map(size),
             state: match (damage, change) {
                 (Some(_), _) => DAMAGED.to_string(),
@@ -227,6 +224,13 @@ fn of_dataset(
         consumers: consumers.iter().filter(own).cloned().collect(),
         internals: stats,
     })
+}
+
+/// The type of the values of an index, and what holds of them.
+fn type_of(index: &IndexDef) -> String {
+    let lenient = if index.lenient { ", lenient" } else { "" };
+    let unique = if index.unique { ", unique" } else { "" };
+    format!("{}{lenient}{unique}", index.ty)
 }
 
 /// The health of a dataset in a line, and what to do about it.

@@ -11,6 +11,15 @@ pub struct Place {
     pub part: u32,
 }
 
+impl Place {
+    /// Before the first line.
+    pub(crate) const START: Place = Place {
+        source: 0,
+        line: 0,
+        part: 0,
+    };
+}
+
 /// An item of a source.
 #[derive(Debug)]
 pub enum Event<'a> {

@@ -28,6 +28,9 @@ pub struct IndexDef {
     /// would.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lenient: bool,
+    /// No two current records may have the same value.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unique: bool,
 }
 
 impl IndexDef {
@@ -39,12 +42,18 @@ impl IndexDef {
             ty,
             tokenizer: Tokenizer::default(),
             lenient: false,
+            unique: false,
         }
     }
 
     /// Sets whether the attribute may have values of other types.
     pub fn lenient(self, lenient: bool) -> IndexDef {
         IndexDef { lenient, ..self }
+    }
+
+    /// Sets whether values must be unique.
+    pub fn unique(self, unique: bool) -> IndexDef {
+        IndexDef { unique, ..self }
     }
 
     /// Rejects a lenient index of points.
@@ -57,6 +66,27 @@ impl IndexDef {
         } else {
             Ok(())
         }
+    }
+
+    /// Rejects unique values in an index that a commit cannot search for one value: kinds without a
+    /// tree of their own, and tokens in place of values.
+    pub fn check_unique(&self) -> Result<()> {
+        if !self.unique {
+            return Ok(());
+        }
+        if !self.kind.can_be_unique() {
+            return Err(Error::bad_input(format!(
+                "attribute `{}`: an index of kind {} cannot be unique: use lazy, composite, recent or eager",
+                self.path, self.kind
+            )));
+        }
+        if self.tokenizer != Tokenizer::Exact {
+            return Err(Error::bad_input(format!(
+                "attribute `{}`: an index with the tokenizer {} cannot be unique: leave the tokenizer out",
+                self.path, self.tokenizer
+            )));
+        }
+        Ok(())
     }
 
     /// The values to extract from a record for it.

@@ -330,6 +330,7 @@ impl DatasetDef {
             ty: ty.unwrap_or(Type::String),
             tokenizer: index.tokenizer,
             lenient: index.lenient,
+            unique: index.unique,
         });
         self
     }
@@ -355,6 +356,7 @@ impl DatasetDef {
                 kind,
                 tokenizer: Tokenizer::Exact,
                 lenient: false,
+                unique: false,
             }),
         }
         self
@@ -423,6 +425,7 @@ impl DatasetDef {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             check_type(&index.path, index.kind, index.ty)?;
             index.check_lenient()?;
+            index.check_unique()?;
             let declared = |path: &Path| {
                 let other = self.indexes.iter().find(|other| other.path == *path);
                 other.map(|other| other.ty)

@@ -19,6 +19,7 @@ pub struct Index {
     pub(super) ty: Option<Type>,
     pub(super) tokenizer: Tokenizer,
     pub(super) lenient: bool,
+    pub(super) unique: bool,
 }
 
 impl Index {
@@ -29,6 +30,7 @@ impl Index {
             ty: None,
             tokenizer: Tokenizer::Exact,
             lenient: false,
+            unique: false,
         }
     }
 
@@ -142,6 +144,29 @@ impl Index {
     /// True if [`Index::lenient`] is set.
     pub fn is_lenient(&self) -> bool {
         self.lenient
+    }
+
+    /// No two current records may have the same value: a write that would give a record the value of
+    /// another one is refused. For the kinds lazy, composite, recent and eager.
+    ///
+    /// Records without a value are not affected. Of arrays each element counts. A record that has
+    /// expired no longer holds its values. In a [lenient](Index::lenient) index, values of other
+    /// types are not compared.
+    pub fn unique(self) -> Index {
+        Index {
+            unique: true,
+            ..self
+        }
+    }
+
+    /// As [`Index::unique`] if `unique` is true.
+    pub fn unique_if(self, unique: bool) -> Index {
+        Index { unique, ..self }
+    }
+
+    /// True if [`Index::unique`] is set.
+    pub fn is_unique(&self) -> bool {
+        self.unique
     }
 
     /// Its kind.

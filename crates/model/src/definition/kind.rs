@@ -129,6 +129,14 @@ impl IndexKind {
         }
     }
 
+    /// True for the kinds whose values can be unique: their trees are ordered by value.
+    pub fn can_be_unique(self) -> bool {
+        matches!(
+            self,
+            IndexKind::Eager | IndexKind::Lazy | IndexKind::Composite | IndexKind::Recent
+        )
+    }
+
     /// True for the kinds for points, at a time or not.
     pub fn is_spatial(self) -> bool {
         matches!(self, IndexKind::Spatial(_) | IndexKind::SpaceTime(_))

@@ -36,6 +36,9 @@ pub struct StoredChange {
     pub since: Seq,
     /// Tables up to this number were written before the build began.
     pub tables: u64,
+    /// The build has collected the entries of all earlier records, and commits search them too for
+    /// values that are to be unique.
+    pub gathered: bool,
 }
 
 /// The decoded configuration of a dataset's data tree.
@@ -223,6 +226,7 @@ impl StoredDef {
             change: self.change.as_ref().map(|change| AttributeJson {
                 since: Some(change.since),
                 tables: Some(change.tables),
+                gathered: change.gathered,
                 ..AttributeJson::from(&change.attribute)
             }),
         };
@@ -240,23 +244,20 @@ impl StoredDef {
                 attribute: from_json(change)?,
                 since: change.get("since")?.as_u64()?,
                 tables: change.get("tables")?.as_u64()?,
+                gathered: is_true(change, "gathered"),
             }),
             None => None,
         };
         Some(StoredDef {
             key: text(&json, "key")?.parse().ok()?,
             key_type: text(&json, "key_type")?.parse().ok()?,
-            auto_key: json
-                .get("auto_key")
-                .is_some_and(|set| *set == Json::Bool(true)),
+            auto_key: is_true(&json, "auto_key"),
             attributes: attributes.map(from_json).collect::<Option<_>>()?,
             next_id: number(&json, "next_id")?,
             change,
             settings: settings(&json)?,
             expiry: expiry(&json)?,
-            old_records: json
-                .get("old_records")
-                .is_some_and(|set| *set == Json::Bool(true)),
+            old_records: is_true(&json, "old_records"),
         })
     }
 }
@@ -303,9 +304,7 @@ fn settings(json: &Json) -> Option<MaintenanceSettings> {
     }
     Some(MaintenanceSettings {
         maintenance: text(json, "maintenance")?.parse().ok()?,
-        auto: json
-            .get("auto")
-            .is_some_and(|auto| *auto == Json::Bool(true)),
+        auto: is_true(json, "auto"),
         keys_after: match json.get("keys_after") {
             Some(seq) => Some(seq.as_u64()?),
             None => None,
@@ -368,9 +367,13 @@ struct AttributeJson {
     #[serde(skip_serializing_if = "is_false")]
     lenient: bool,
     #[serde(skip_serializing_if = "is_false")]
+    unique: bool,
+    #[serde(skip_serializing_if = "is_false")]
     exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<u64>,
+    #[serde(skip_serializing_if = "is_false")]
+    gathered: bool,
 }
 
 impl From<&StoredAttribute> for AttributeJson {
@@ -387,18 +390,19 @@ impl From<&StoredAttribute> for AttributeJson {
                 .filter(|tokenizer| *tokenizer != Tokenizer::default())
                 .map(|tokenizer| tokenizer.to_string()),
             lenient: def.lenient,
+            unique: def.unique,
             exact: attribute.exact && def.ty == Type::Float,
             tables: None,
+            gathered: false,
         }
     }
 }
 
 fn from_json(json: &Json) -> Option<StoredAttribute> {
     let ty: Type = text(json, "type")?.parse().ok()?;
-    let is_set = |field| json.get(field).is_some_and(|set| *set == Json::Bool(true));
     Some(StoredAttribute {
         id: number(json, "id")?,
-        exact: ty != Type::Float || is_set("exact"),
+        exact: ty != Type::Float || is_true(json, "exact"),
         def: IndexDef {
             path: text(json, "path")?.parse().ok()?,
             kind: text(json, "kind")?.parse().ok()?,
@@ -407,7 +411,8 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
                 Some(_) => text(json, "tokenizer")?.parse().ok()?,
                 None => Tokenizer::default(),
             },
-            lenient: is_set("lenient"),
+            lenient: is_true(json, "lenient"),
+            unique: is_true(json, "unique"),
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,
@@ -418,6 +423,10 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
             None => 0,
         },
     })
+}
+
+fn is_true(json: &Json, field: &str) -> bool {
+    json.get(field).is_some_and(|set| *set == Json::Bool(true))
 }
 
 fn text(json: &Json, field: &str) -> Option<String> {

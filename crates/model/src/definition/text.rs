@@ -14,6 +14,9 @@ use crate::tokens::Tokenizer;
 pub const KINDS: &str =
     "lazy, recent, composite, embedded, fingerprint, filter, spatial, space-time";
 
+/// The end of the text of an index with unique values.
+const UNIQUE: &str = ":unique";
+
 /// The types of fields, as errors list them.
 const TYPES: [&str; 9] = [
     "int", "float", "string", "bool", "time", "time_s", "time_ms", "time_us", "time_ns",
@@ -150,10 +153,10 @@ impl fmt::Display for ExpiresText {
     }
 }
 
-/// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points
+/// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]][:unique]`, or for points
 /// `PATH:spatial[:LAYOUT][:plane]` and `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark
 /// allows values of other types; a question mark that is part of the name is escaped by a
-/// backslash.
+/// backslash. `unique` refuses a second record with the same value.
 ///
 /// ```
 /// use esker_model::definition::{IndexKind, IndexText};
@@ -179,6 +182,8 @@ pub struct IndexText {
     pub tokenizer: Tokenizer,
     /// True if records with values of other types are kept.
     pub lenient: bool,
+    /// True if no two records may have the same value.
+    pub unique: bool,
 }
 
 impl IndexText {
@@ -201,6 +206,7 @@ impl IndexText {
         IndexDef::new(self.path.clone(), self.kind, ty)
             .tokenizer(self.tokenizer)
             .lenient(self.lenient)
+            .unique(self.unique)
     }
 
     /// The text of a declared attribute.
@@ -211,6 +217,7 @@ impl IndexText {
             ty: Some(def.ty),
             tokenizer: def.tokenizer,
             lenient: def.lenient,
+            unique: def.unique,
         }
     }
 
@@ -222,6 +229,7 @@ impl IndexText {
             && def.kind == self.kind
             && def.tokenizer == self.tokenizer
             && def.lenient == self.lenient
+            && def.unique == self.unique
             && ty.is_none_or(|ty| def.ty.is_said_by(ty))
     }
 
@@ -266,6 +274,7 @@ impl IndexText {
             ty,
             tokenizer: Tokenizer::default(),
             lenient: false,
+            unique: false,
         }
     }
 
@@ -299,6 +308,12 @@ impl FromStr for IndexText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<IndexText, String> {
+        if let Some(rest) = text.strip_suffix(UNIQUE) {
+            return Ok(IndexText {
+                unique: true,
+                ..rest.parse()?
+            });
+        }
         if let Some(spatial) = spatial(text) {
             return spatial;
         }
@@ -352,6 +367,9 @@ impl fmt::Display for IndexText {
         }
         if self.tokenizer != Tokenizer::default() {
             write!(f, ":{}", self.tokenizer)?;
+        }
+        if self.unique {
+            f.write_str(UNIQUE)?;
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub struct Attribute {
     pub tokenizer: Tokenizer,
     /// True if records with values of other types are kept.
     pub lenient: bool,
+    /// True if no two current records may have the same value.
+    pub unique: bool,
     late: BackfillExtractor,
 }
 
@@ -36,6 +38,7 @@ impl Attribute {
             kind: index.kind,
             tokenizer: index.tokenizer,
             lenient: index.lenient,
+            unique: index.unique,
             late: BackfillExtractor::new(&(def.key.clone(), def.key_type), stored, def),
         }
     }

@@ -73,6 +73,18 @@ pub(crate) struct Building {
     pub(crate) tables: u64,
     /// The tree in which the build gathers the index entries of a stand-alone index.
     pub(crate) staging: Option<TreeId>,
+    /// The values become unique: until now there was no index in which they were.
+    pub(crate) becomes_unique: bool,
+    /// The staging tree has the entries of all earlier records.
+    pub(crate) gathered: bool,
+}
+
+/// An index whose values must be unique, as commits search it.
+#[derive(Clone, Copy)]
+pub(crate) struct UniqueIndex<'l> {
+    pub(crate) attribute: &'l Attribute,
+    /// The tree that has the entries of earlier records, while the index is built.
+    pub(crate) staged: Option<TreeId>,
 }
 
 /// The order in which a compaction goes through trees.
@@ -134,6 +146,8 @@ pub(crate) struct Layout {
     /// stored by location.
     clustered: Option<usize>,
     pub(crate) building: Option<Building>,
+    /// The values of an index must be unique.
+    has_unique: bool,
     /// The ids of the extracted attributes, in their order.
     pub(crate) extracted: Vec<u32>,
     /// The trees that get the key of each write, without duplicates: the primary-key index, and
@@ -192,6 +206,9 @@ impl Layout {
                     is_new: known.is_none(),
                     since: change.since,
                     tables: change.tables,
+                    becomes_unique: attribute.unique
+                        && !known.is_some_and(|at| attributes.get(at).is_some_and(|a| a.unique)),
+                    gathered: change.gathered,
                     staging: match attribute.tree {
                         Some(_) => Some(version.tree_named(&staging_tree(name))?.id),
                         None => None,
@@ -219,7 +236,10 @@ impl Layout {
         if old.is_none() && stored.old_records {
             return None;
         }
+        let has_unique = attributes.iter().any(|a| a.unique)
+            || building.as_ref().is_some_and(|b| b.becomes_unique);
         Some(Layout {
+            has_unique,
             clustered: attributes.iter().position(|a| a.kind.is_clustered()),
             expiry,
             old,
@@ -261,6 +281,27 @@ impl Layout {
     #[inline]
     pub(crate) fn clustered(&self) -> Option<&Attribute> {
         self.clustered.and_then(|at| self.attributes.get(at))
+    }
+
+    /// True if the values of an index must be unique.
+    #[inline]
+    pub(crate) fn has_unique(&self) -> bool {
+        self.has_unique
+    }
+
+    /// The indexes whose values must be unique.
+    pub(crate) fn unique_indexes(&self) -> Vec<UniqueIndex<'_>> {
+        let complete = self.attributes.iter().filter(|a| a.unique);
+        let complete = complete.map(|attribute| UniqueIndex {
+            attribute,
+            staged: None,
+        });
+        let building = self.building.iter().filter(|b| b.becomes_unique);
+        let building = building.map(|building| UniqueIndex {
+            attribute: &building.attribute,
+            staged: building.staging.filter(|_| building.gathered),
+        });
+        complete.chain(building).collect()
     }
 
     /// The index of the clustered attribute among the extracted attributes.

@@ -16,6 +16,7 @@ use crate::index::staging::{Gathered, each_staged};
 use crate::index::{self, Attribute, Looks, VisitEntry};
 use crate::maintenance;
 use crate::store::Handle;
+use crate::write::{Duplicates, Holders};
 
 /// Checks a dataset, unless it was dropped in the meantime.
 pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
@@ -43,6 +44,7 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let required = check.read_records(&gathered)?;
     check.compare_places(required.heads)?;
     check.compare_indexes(&required.indexes)?;
+    check.compare_unique(dataset)?;
     check.compare_build(&required)
 }
 
@@ -192,6 +194,31 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// No two records have the same value in an index with unique values.
+    fn compare_unique(&mut self, dataset: &Handle) -> Result<()> {
+        let (snapshot, layout) = (self.snapshot, self.layout);
+        for index in layout.unique_indexes() {
+            // The build of an index compares them by itself.
+            if index.attribute.incomplete {
+                continue;
+            }
+            let holders = Holders::new(&self.name, layout, snapshot, &dataset.shared.group);
+            let mut duplicates = Duplicates::new(holders, index);
+            let mut add = |value: &[u8], key: &[u8], seq| duplicates.add(value, key, seq);
+            let result = self.each_entry(index.attribute, &mut add);
+            let found = duplicates.finish(result);
+            match found {
+                Ok(None) => {}
+                Ok(Some(duplicate)) => self.report.errors.push(duplicate.to_string()),
+                Err(error) => {
+                    let name = format!("the index of {}", index.attribute.path);
+                    self.unreadable(&name, error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The unfinished index of a change.
     fn compare_build(&mut self, required: &Required) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
@@ -212,7 +239,7 @@ impl Check<'_> {
             &found,
         );
         let each = |visit: &mut VisitEntry<'_>| {
-            each_staged(snapshot, staging, attribute, READAHEAD, visit)
+            each_staged(snapshot, staging, attribute, None, READAHEAD, visit)
         };
         let found = current_entries(snapshot, layout, &nothing, each)?;
         self.compare(

@@ -23,7 +23,6 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
-use esker_model::schema::RecordError;
 
 use crate::bodies::Ahead;
 use crate::catalog::Layout;
@@ -40,8 +39,8 @@ const ROUND: usize = 4096;
 pub(super) enum Stop {
     /// The progress callback stopped it.
     Broke,
-    /// An existing record does not fit the attribute.
-    Refused(RecordError),
+    /// The existing records do not fit the attribute.
+    Refused(Error),
     Failed(Error),
 }
 

@@ -62,7 +62,7 @@ fn each_token(
                 Ok(())
             })
         }
-        Err(error) if version.is_newest => Err(Stop::Refused(error)),
+        Err(error) if version.is_newest => Err(Stop::Refused(error.into())),
         Err(_) => Ok(()),
     }
 }
@@ -133,6 +133,7 @@ impl Build<'_, '_> {
     pub(super) fn standalone(&mut self, tree: TreeId, staging: TreeId) -> Result<()> {
         let gathered = self.gather(staging)?;
         self.records = gathered.records;
+        self.make_unique(staging)?;
         let snapshot = self.backfill.dataset.shared.group.snapshot();
         let attribute = &self.building.attribute;
         let mut oldest = attribute.builder()?;
@@ -153,7 +154,7 @@ impl Build<'_, '_> {
                 written += 1;
                 Ok(oldest.add(value, key, seq, sink)?)
             };
-            match each_staged(&snapshot, staging, attribute, READAHEAD, &mut add) {
+            match each_staged(&snapshot, staging, attribute, None, READAHEAD, &mut add) {
                 Err(_) if broke => Err(Stop::Broke),
                 Err(error) => Err(error.into()),
                 Ok(()) => Ok(oldest.finish(sink)?),

@@ -111,7 +111,7 @@ impl Handle {
         self.shared.index_types.check(kind)?;
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        if is_resumed(&layout, path, kind, ty, Some(tokenizer))? {
+        if is_resumed(&layout, path, kind, Some(&index))? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -152,7 +152,8 @@ impl Handle {
         // A leniently declared attribute has values of other types.
         let lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
         let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
-        self.begin(&layout, def.lenient(lenient))?;
+        let def = def.lenient(lenient).unique(index.is_unique());
+        self.begin(&layout, def)?;
         self.build(progress)
     }
 
@@ -166,7 +167,7 @@ impl Handle {
         self.shared.index_types.check(kind)?;
         let claim = self.current.claim()?;
         let layout = self.layout();
-        if is_resumed(&layout, path, kind, None, None)? {
+        if is_resumed(&layout, path, kind, None)? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -196,7 +197,9 @@ impl Handle {
         let known = layout.stored.attribute(path);
         let def = known.map(|known| known.def.clone());
         let def = def.ok_or_else(|| undeclared(&layout, path))?;
-        if is_resumed(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
+        let same = Index::new(def.kind).of_type(def.ty);
+        let same = same.tokenizer(def.tokenizer).unique_if(def.unique);
+        if is_resumed(&layout, path, def.kind, Some(&same))? {
             return self.build(progress);
         }
         if !def.kind.is_indexed() {
@@ -230,6 +233,7 @@ impl Handle {
         for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
             attribute.def.kind = IndexKind::None;
             attribute.def.tokenizer = Tokenizer::Exact;
+            attribute.def.unique = false;
         }
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
@@ -295,6 +299,7 @@ impl Handle {
         let (path, kind, ty) = (&def.path, def.kind, def.ty);
         bodies::refuse_change(layout, path, kind)?;
         def.check_lenient()?;
+        def.check_unique()?;
         esker_model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
         esker_model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
@@ -350,6 +355,7 @@ impl Handle {
                 attribute: attribute.clone(),
                 since,
                 tables: tables.max().unwrap_or(0),
+                gathered: false,
             });
             Ok(TreeChange {
                 created: created.clone(),
@@ -399,7 +405,7 @@ impl Handle {
             }),
             Err(Stop::Refused(error)) => {
                 self.undo(&layout, building)?;
-                Err(error.into())
+                Err(error)
             }
             Err(Stop::Failed(error)) => Err(error),
         }
@@ -445,15 +451,18 @@ fn is_resumed(
     layout: &Layout,
     path: &Path,
     kind: IndexKind,
-    ty: Option<Type>,
-    tokenizer: Option<Tokenizer>,
+    index: Option<&Index>,
 ) -> Result<bool> {
     let Some(change) = &layout.stored.change else {
         return Ok(false);
     };
     let def = &change.attribute.def;
-    let fits =
-        ty.is_none_or(|ty| def.ty.is_said_by(ty)) && tokenizer.is_none_or(|t| t == def.tokenizer);
+    let fits = index.is_none_or(|index| {
+        let ty = index.said_type();
+        ty.is_none_or(|ty| def.ty.is_said_by(ty))
+            && index.tokens() == def.tokenizer
+            && index.is_unique() == def.unique
+    });
     if def.path == *path && def.kind == kind && fits {
         return Ok(true);
     }

@@ -255,7 +255,7 @@ impl Handle {
         match backfill.install(tree, &mut write, &mut change) {
             Ok(()) => Ok(Some(keys)),
             Err(Stop::Broke) => Ok(None),
-            Err(Stop::Refused(error)) => Err(error.into()),
+            Err(Stop::Refused(error)) => Err(error),
             Err(Stop::Failed(error)) => Err(error),
         }
     }

@@ -17,7 +17,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use esker_lsm::coding::{Own, Reader, put_bytes, put_varint};
-use esker_lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
+use esker_lsm::{Cost, Cursor, Kind, RunSink, Seq, Snapshot, TreeId};
+use esker_model::range::after_prefix;
 
 use super::kind::{Attribute, IndexType, VisitEntry};
 use crate::error::{Error, Result};
@@ -143,19 +144,25 @@ impl Piece {
     }
 }
 
-/// Visits each collected index entry: value, key, sequence number. The order is by value, then by
-/// key or from the newest to the oldest, as the index type requires.
+/// Visits each collected index entry, or those of a value: value, key, sequence number. The order is
+/// by value, then by key or from the newest to the oldest, as the index type requires.
 pub(crate) fn each_staged(
     snapshot: &Snapshot,
     staging: TreeId,
     attribute: &Attribute,
+    of: Option<&[u8]>,
     readahead: usize,
     visit: &mut VisitEntry<'_>,
 ) -> Result<()> {
     let index = attribute.index().ok_or_else(malformed)?;
     let by_key = index.is_built_by_key();
     let mut cursor = snapshot.cursor(staging, readahead);
-    cursor.seek(&[FACT], MAX_SEQ)?;
+    let mut begin = vec![FACT];
+    if let Some(value) = of {
+        index.head(value, &mut begin);
+    }
+    cursor.within(&begin, after_prefix(&begin).as_deref());
+    cursor.seek_first()?;
     while cursor.valid() {
         let index_entry = cursor.key().get(1..).unwrap_or(&[]);
         let (value, rest) = index

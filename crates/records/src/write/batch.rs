@@ -514,9 +514,15 @@ impl DatasetWrites {
         self.inserts || !self.expected.is_empty() || looks
     }
 
+    /// True if the writes were encoded for the layout of this snapshot.
+    pub(super) fn is_of(&self, snapshot: &Snapshot) -> bool {
+        let layout = self.dataset.current.layout_in(snapshot.version());
+        Arc::ptr_eq(&layout, &self.layout)
+    }
+
     /// True if the commit depends on no current state.
     pub(super) fn is_blind(&self) -> bool {
-        !self.depends_on_records() && self.writes.deferred.is_empty()
+        !self.depends_on_records() && self.writes.deferred.is_empty() && !self.layout.has_unique()
     }
 
     /// Counts the replaced records.

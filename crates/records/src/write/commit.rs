@@ -7,6 +7,7 @@ use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
 use super::batch::DatasetWrites;
 use super::pre_images::{Conflict, Replaced};
+use super::unique::Claims;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Completion;
 use crate::maintenance::{self, AtCommit};
@@ -47,7 +48,8 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
                 // The write that the batch conflicts with may still wait for its sync. After this
                 // wait readers see it, so the caller's next read confirms the conflict. If its sync
                 // fails, that is the error.
-                if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) {
+                let conflicts = [ErrorKind::Conflict, ErrorKind::Exists, ErrorKind::NotUnique];
+                if conflicts.contains(&error.kind()) {
                     shared.group.wait_for_appended()?;
                 }
                 return Err(error);
@@ -83,11 +85,16 @@ struct Found {
     replaced: Option<Replaced>,
     /// What the indexes have read for the changes that were left to the commit.
     deferred: Vec<Box<dyn Completion>>,
+    /// Values that no other record may have.
+    claims: Option<Claims>,
 }
 
 impl Found {
     fn look_up(part: &mut DatasetWrites, latest: &Snapshot) -> Result<Found> {
-        let mut found = Found::default();
+        let mut found = Found {
+            claims: Claims::look_up(part, latest)?,
+            ..Found::default()
+        };
         if part.depends_on_records() {
             let layout = part.layout.clone();
             let replaced = Replaced::look_up(&layout, latest, &part.touched, &part.expected)?;
@@ -176,6 +183,10 @@ fn append_as_found(
     let latest = group.latest();
     let mut found = Vec::with_capacity(parts.len());
     for part in &mut *parts {
+        // Another definition may allow what this one refuses.
+        if part.layout.has_unique() && !part.is_of(&latest) {
+            return Err(Refused::Stale);
+        }
         found.push(Found::look_up(part, &latest)?);
     }
     let mut batch = join(parts)?;
@@ -185,8 +196,8 @@ fn append_as_found(
         // Sequence numbers of the parts before this one.
         let mut offset = 0;
         let last = first + Seq::from(batch.sequences()).max(1) - 1;
-        for (at, (part, Found { replaced, deferred })) in parts.iter().zip(&found).enumerate() {
-            if let Some(replaced) = replaced {
+        for (at, (part, found)) in parts.iter().zip(&found).enumerate() {
+            if let Some(replaced) = &found.replaced {
                 match replaced.complete(
                     &part.layout,
                     &part.touched,
@@ -204,8 +215,12 @@ fn append_as_found(
                     }
                 }
             }
+            if let Some(claims) = &found.claims {
+                claims.complete(snapshot)?;
+            }
             let seqs = first + Seq::from(offset)..=last;
-            part.writes.complete(deferred, batch, &seqs, snapshot)?;
+            part.writes
+                .complete(&found.deferred, batch, &seqs, snapshot)?;
             offset += part.sequences;
         }
         Ok(())

@@ -2,18 +2,23 @@
 //! replaced records, for inserts, expectations and some maintenance strategies. `commit.rs`: the
 //! append. `reencode.rs`: the batch for a newer layout. `update.rs`: atomic updates of a record.
 //! `expire.rs`: deletion of expired records. `notes.rs`: notes of programs, in the same commit.
+//! `unique.rs`, `duplicates.rs`: values that no two records may share.
 
 mod auto_key;
 mod batch;
 #[cfg(test)]
 mod batch_tests;
 mod commit;
+mod duplicates;
 mod expire;
 mod notes;
 mod pre_images;
 mod reencode;
+mod unique;
 mod update;
 
 pub(crate) use batch::DatasetWrites;
 pub(crate) use commit::commit;
+pub(crate) use duplicates::Duplicates;
+pub(crate) use unique::Holders;
 pub use update::IntoUpdate;

@@ -63,5 +63,6 @@ mod space_cuts;
 mod space_tables;
 mod stop;
 mod threads;
+mod unique;
 mod updates;
 mod waiting_syncs;

@@ -1,0 +1,330 @@
+//! Unique values: a batch must not leave two current records with the same value in an index that
+//! is declared unique.
+//!
+//! What counts is the state after the batch, so a batch may move a value from one record to
+//! another. The search follows the pattern of `pre_images.rs`: before the append, without a lock,
+//! the index is asked for the values that the batch gives its records. Under the writer lock only
+//! the memtables of the index are searched for newer entries of these values; if there is one, or
+//! if the memtables were flushed, the search is repeated.
+//!
+//! **Invariant.** An index entry of a value is written with every record that has it, under the
+//! number of the record. So a value that no entry newer than the search has is held by no record
+//! that the search did not see. While an index is built, it has the entries of later writes only;
+//! those of earlier records are searched in the staging tree once that is complete, and before
+//! that the build itself finds duplicates (`ddl/unique.rs`).
+//!
+//! A record that has expired holds no values. Here the time must be one that the store never takes
+//! back ([`esker_lsm::Group::believed_time`]), unlike the time of reads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use esker_lsm::coding::{Own, Reader};
+use esker_lsm::{Component, Cost, Cursor, Group, Kind, Seq, Snapshot, Time, TreeId};
+use esker_model::Key;
+use esker_model::range::{Range, after_prefix};
+use esker_model::record::RecordRef;
+use esker_model::schema::{Type, Value, other};
+
+use super::batch::DatasetWrites;
+use crate::catalog::{Layout, UniqueIndex};
+use crate::error::{Error, NotUnique, Result};
+use crate::index::staging::each_staged;
+use crate::index::{Attribute, Best, Looks, Window};
+use crate::maintenance;
+use crate::store::has_expired;
+
+/// A snapshot of a dataset whose values are unique.
+pub(crate) struct Holders<'a> {
+    pub(crate) dataset: &'a str,
+    layout: &'a Layout,
+    snapshot: &'a Snapshot,
+    /// Records that expire up to this time hold no values.
+    time: Time,
+}
+
+/// A key that an index has for a value.
+pub(crate) struct Holder {
+    /// The place of the value among the searched ones.
+    pub(crate) of: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) seq: Seq,
+}
+
+impl<'a> Holders<'a> {
+    pub(crate) fn new(
+        dataset: &'a str,
+        layout: &'a Layout,
+        snapshot: &'a Snapshot,
+        group: &Group,
+    ) -> Holders<'a> {
+        let time = if layout.expiry.is_some() {
+            group.believed_time()
+        } else {
+            0
+        };
+        Holders {
+            dataset,
+            layout,
+            snapshot,
+            time,
+        }
+    }
+
+    /// True if a stored record has expired and cannot become current again.
+    fn is_over(&self, stored: &[u8]) -> bool {
+        let is_over = |expires: Time| expires <= self.time;
+        // Before the first record that expires, a snapshot has no time.
+        RecordRef::expiry_of(stored).is_some_and(is_over)
+            && (self.snapshot.time() == 0 || has_expired(self.snapshot, stored))
+    }
+
+    /// Adds the keys that an index has for `value`, also obsolete ones.
+    pub(crate) fn search(
+        &self,
+        index: &UniqueIndex<'_>,
+        value: &[u8],
+        of: usize,
+        found: &mut Vec<Holder>,
+    ) -> Result<()> {
+        let (attribute, cost) = (index.attribute, Cost::default());
+        let obsolete = self.layout.superseded;
+        let obsolete = obsolete.and_then(|tree| self.snapshot.superseded(tree));
+        let mut best = Best::new(Window::all()).without(obsolete.map(Arc::new));
+        let looks = Looks::default();
+        let lookup = maintenance::lookup(self.layout, self.snapshot, &cost, &cost, looks);
+        if let Some(kind) = attribute.index() {
+            let range = Range::exactly(value.to_vec());
+            kind.candidates(&lookup, attribute, &range, &mut best)?;
+        }
+        let (candidates, _) = best.finish();
+        found.extend(candidates.into_iter().map(|candidate| Holder {
+            of,
+            key: candidate.key,
+            seq: candidate.seq,
+        }));
+        let Some(staged) = index.staged else {
+            return Ok(());
+        };
+        let mut add = |_: &[u8], key: &[u8], seq: Seq| {
+            let key = key.to_vec();
+            found.push(Holder { of, key, seq });
+            Ok(())
+        };
+        each_staged(self.snapshot, staged, attribute, Some(value), 0, &mut add)
+    }
+
+    /// Keeps the keys whose records are current: the search found the entry of their last write.
+    pub(crate) fn retain_current(&self, found: &mut Vec<Holder>) -> Result<()> {
+        found.sort_by(|a, b| (&a.key, a.of, a.seq).cmp(&(&b.key, b.of, b.seq)));
+        let keys: Vec<&[u8]> = found.iter().map(|holder| holder.key.as_slice()).collect();
+        let mut current = vec![false; keys.len()];
+        let mut note = |at: usize, record: esker_lsm::Found| {
+            *current.own_mut(at) = record.seq == found.own(at).seq && !self.is_over(&record.value);
+        };
+        let cost = Cost::default();
+        (self.snapshot).visit_batch(self.layout.data, &keys, &cost, &mut note)?;
+        let mut current = current.into_iter();
+        found.retain(|_| current.next().unwrap_or_default());
+        Ok(())
+    }
+
+    /// The error: the record of `key` has a value that the record of `holder` has.
+    pub(crate) fn refusal(
+        &self,
+        attribute: &Attribute,
+        value: &[u8],
+        key: &[u8],
+        holder: &[u8],
+    ) -> Error {
+        let ty = self.layout.stored.key_type;
+        Error::NotUnique(Box::new(NotUnique {
+            dataset: self.dataset.to_string(),
+            path: attribute.path.clone(),
+            value: display(attribute.ty, value),
+            key: Key::from_encoded(ty, key.to_vec()),
+            holder: Key::from_encoded(ty, holder.to_vec()),
+        }))
+    }
+}
+
+/// An encoded value, for people.
+fn display(ty: Type, value: &[u8]) -> String {
+    let decoded = Value::decode(ty, &mut Reader::new(value));
+    decoded.map_or_else(|| format!("{value:02x?}"), |value| value.to_string())
+}
+
+/// Passes the values that a record must have alone in an index: not the stand-in of values that
+/// the index cannot tell apart.
+pub(crate) fn each_unique(
+    attribute: &Attribute,
+    record: &RecordRef<'_>,
+    show: &mut dyn FnMut(&[u8]),
+) {
+    let stand_in = other(attribute.ty);
+    attribute.any_value(record, |value| {
+        if Some(value) != stand_in {
+            show(value);
+        }
+        false
+    });
+}
+
+/// A value that a record of the batch has.
+struct Claim {
+    /// The place of its index among the unique ones.
+    index: usize,
+    value: Vec<u8>,
+    key: Vec<u8>,
+    /// The place of the record in the batch.
+    ordinal: usize,
+}
+
+/// The values that the records of a batch must have alone.
+pub(super) struct Claims {
+    /// By index: its tree, and the beginnings of the keys of the values there, ascending.
+    trees: Vec<(TreeId, Vec<Vec<u8>>)>,
+    /// The last write that the search saw.
+    seq: Seq,
+}
+
+impl Claims {
+    /// Searches the indexes for the values that the batch gives its records; `None` if it gives
+    /// none that must be unique.
+    ///
+    /// # Errors
+    /// [`Error::NotUnique`] if another current record has one of the values, or two records of the
+    /// batch have the same.
+    pub(super) fn look_up(part: &DatasetWrites, snapshot: &Snapshot) -> Result<Option<Claims>> {
+        if !part.layout.has_unique() {
+            return Ok(None);
+        }
+        let indexes = part.layout.unique_indexes();
+        let name = part.dataset.name();
+        let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.shared.group);
+        let written = Written::of(part, &indexes, &holders);
+        let claims = written.claims;
+        for pair in claims.windows(2) {
+            if let [earlier, later] = pair
+                && (earlier.index, &earlier.value) == (later.index, &later.value)
+            {
+                let attribute = indexes.own(later.index).attribute;
+                let (value, key, holder) = (&later.value, &later.key, &earlier.key);
+                return Err(holders.refusal(attribute, value, key, holder));
+            }
+        }
+        let mut found = Vec::new();
+        for (of, claim) in claims.iter().enumerate() {
+            holders.search(indexes.own(claim.index), &claim.value, of, &mut found)?;
+        }
+        // The batch decides what its own records have.
+        found.retain(|holder| !written.last.contains_key(&holder.key));
+        holders.retain_current(&mut found)?;
+        let first = found
+            .iter()
+            .min_by_key(|holder| (claims.own(holder.of).ordinal, holder.of));
+        if let Some(holder) = first {
+            let claim = claims.own(holder.of);
+            let attribute = indexes.own(claim.index).attribute;
+            return Err(holders.refusal(attribute, &claim.value, &claim.key, &holder.key));
+        }
+        let mut trees = Vec::new();
+        for of_index in claims.chunk_by(|a, b| a.index == b.index) {
+            let Some(first) = of_index.first() else {
+                continue;
+            };
+            let attribute = indexes.own(first.index).attribute;
+            let heads = of_index.iter().map(|claim| {
+                let mut head = Vec::new();
+                if let Some(index) = attribute.index() {
+                    index.head(&claim.value, &mut head);
+                }
+                head
+            });
+            trees.push((attribute.index_tree()?, heads.collect()));
+        }
+        let seq = snapshot.seq();
+        Ok((!trees.is_empty()).then_some(Claims { trees, seq }))
+    }
+
+    /// Called under the writer lock; `snapshot` has everything before the batch.
+    ///
+    /// # Errors
+    /// [`esker_lsm::Error::Conflict`] if a later write than the search saw may have given a record
+    /// one of the values: the search must be repeated.
+    pub(super) fn complete(&self, snapshot: &Snapshot) -> esker_lsm::Result<()> {
+        let overtaken = || esker_lsm::Error::Conflict("the batch was overtaken".to_string());
+        // Entries of later writes are in the memtables, unless these were flushed.
+        if snapshot.flushed() > self.seq {
+            return Err(overtaken());
+        }
+        for (tree, heads) in &self.trees {
+            let mut newer = snapshot.components(*tree);
+            newer.retain(|component| match component {
+                Component::Memtable(memtable) => {
+                    memtable.seq_bounds().is_some_and(|(_, max)| max > self.seq)
+                }
+                Component::Run(_) => false,
+            });
+            if newer.is_empty() {
+                continue;
+            }
+            let mut cursor = snapshot.entries_in(&newer, 0);
+            for head in heads {
+                cursor.within(head, after_prefix(head).as_deref());
+                cursor.seek_first()?;
+                while cursor.valid() {
+                    if cursor.seq() > self.seq && cursor.kind() != Kind::Delete {
+                        return Err(overtaken());
+                    }
+                    cursor.next()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state of the written keys after the batch.
+struct Written {
+    /// The place of the last write of each key.
+    last: HashMap<Vec<u8>, usize>,
+    /// By index, value and place in the batch.
+    claims: Vec<Claim>,
+}
+
+impl Written {
+    fn of(part: &DatasetWrites, indexes: &[UniqueIndex<'_>], holders: &Holders<'_>) -> Written {
+        let mut last: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut claims: Vec<Claim> = Vec::new();
+        let mut ordinal = 0;
+        part.writes.batch.each(&mut |tree, kind, key, stored| {
+            if tree != part.layout.data {
+                return;
+            }
+            last.insert(key.to_vec(), ordinal);
+            let record = RecordRef::parse(stored);
+            let record = record.filter(|_| kind == Kind::Put && !holders.is_over(stored));
+            let Some(record) = record else {
+                ordinal += 1;
+                return;
+            };
+            for (index, unique) in indexes.iter().enumerate() {
+                each_unique(unique.attribute, &record, &mut |value| {
+                    claims.push(Claim {
+                        index,
+                        value: value.to_vec(),
+                        key: key.to_vec(),
+                        ordinal,
+                    });
+                });
+            }
+            ordinal += 1;
+        });
+        // A later write of the same key replaces the record.
+        claims.retain(|claim| last.get(&claim.key) == Some(&claim.ordinal));
+        claims.sort_by(|a, b| (a.index, &a.value, a.ordinal).cmp(&(b.index, &b.value, b.ordinal)));
+        claims.dedup_by(|b, a| (a.index, &a.value, a.ordinal) == (b.index, &b.value, b.ordinal));
+        Written { last, claims }
+    }
+}
