@@ -323,6 +323,75 @@ fn a_resumed_import_rejects_each_line_once_and_none_of_an_earlier_import() {
     assert_eq!((report.resumed, report.rejected, rejected(&c)), (2, 1, 1));
 }
 
+/// The lines that a file of rejected lines names.
+fn rejected_lines(input: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(format!("{}.rejected", input.display()));
+    let line = |entry: &str| serde_json::from_str::<Value>(entry).unwrap()["line"].as_u64();
+    let text = text.unwrap_or_default();
+    text.lines().map(|entry| line(entry).unwrap()).collect()
+}
+
+#[test]
+fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(
+        dir.path().join("store"),
+        Mode::Create,
+        esker::Options::default(),
+    )
+    .unwrap();
+    let index = esker::Index::composite().int().unique();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int).index("v", index);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let input = dir.path().join("in.ndjson");
+    let import = |strict| {
+        let sources = sources(std::slice::from_ref(&input), None).unwrap();
+        Import::new(sources).strict(strict)
+    };
+    // In the first batch, between two batches, and in the last one; a record that replaces itself,
+    // and one that replaces another.
+    let mut lines: Vec<String> = (1..=2500)
+        .map(|id| format!("{{\"id\":{id},\"v\":{id}}}\n"))
+        .collect();
+    lines[99] = "{\"id\":100,\"v\":7}\n".to_string();
+    lines[199] = "bad\n".to_string();
+    lines[299] = "{\"id\":3,\"v\":3}\n".to_string();
+    lines[399] = "{\"id\":4,\"v\":5}\n".to_string();
+    lines[1499] = "{\"id\":1500,\"v\":[1500,3]}\n".to_string();
+    lines[2499] = "{\"id\":2500,\"v\":2499}\n".to_string();
+    std::fs::write(&input, lines.concat()).unwrap();
+    let report = import(false).run(&*dataset, &mut ());
+    assert!(matches!(report.end, End::Complete), "{:?}", report.end);
+    assert_eq!(
+        (report.records, report.rejected, report.replaced),
+        (2495, 5, 1)
+    );
+    let mut rejected = rejected_lines(&input);
+    rejected.sort_unstable();
+    assert_eq!(rejected, [100, 200, 400, 1500, 2500]);
+    assert_eq!(dataset.count(&esker::Request::default()).unwrap().0, 2494);
+    // A strict import ends before the first of them, and resumes there once it is repaired.
+    let text = "{\"id\":3001,\"v\":3001}\n{\"id\":3002,\"v\":1}\n{\"id\":3003,\"v\":3003}\n";
+    std::fs::write(&input, text).unwrap();
+    let report = import(true).run(&*dataset, &mut ());
+    let End::Bad(why) = report.end else {
+        panic!("{:?}", report.end)
+    };
+    assert!(
+        why.contains("line 2") && why.contains("must be unique"),
+        "{why}"
+    );
+    assert_eq!(report.records, 1);
+    let mut batch = dataset.batch();
+    batch
+        .delete(&esker::Key::parse(esker::KeyType::Int, "1").unwrap())
+        .unwrap();
+    batch.commit().unwrap();
+    let report = import(true).run(&*dataset, &mut ());
+    assert!(matches!(report.end, End::Complete), "{:?}", report.end);
+    assert_eq!((report.resumed, report.records), (1, 3));
+}
+
 #[test]
 fn long_texts_are_cut_between_characters() {
     assert_eq!(cut(b"short"), b"short");

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use esker_model::condition::{Expr, Filter, field};
-use esker_model::definition::{DatasetDef, Index, StoredDef};
+use esker_model::definition::{DatasetDef, Index, StoredChange, StoredDef};
 use esker_model::geometry::{Area, Point, Space};
 use esker_model::schema::{
     Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, other,
@@ -228,6 +228,30 @@ fn definitions_keep_units_and_lenience() {
     let exact: Vec<bool> = before.attributes.iter().map(|a| a.exact).collect();
     assert_eq!(exact, [true, true, false]);
     assert!(!before.attributes[1].def.lenient && before.expiry.ty == Type::Time);
+    // Unique values, and the state of an index that is being built.
+    let def = DatasetDef::new("id", KeyType::Int).index("e", Index::recent().string().unique());
+    let mut stored = StoredDef::new(&def);
+    stored.change = Some(StoredChange {
+        attribute: stored.attributes[0].clone(),
+        since: 7,
+        tables: 1,
+        gathered: true,
+    });
+    let bytes = stored.to_bytes();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    for part in [
+        r#"{"id":0,"path":"e","kind":"recent","type":"string","unique":true}]"#,
+        r#""since":7,"unique":true,"tables":1,"gathered":true}"#,
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(StoredDef::from_bytes(&bytes), Some(stored.clone()));
+    assert_eq!(stored.def(), def);
+    let text = serde_json::to_string(&def).unwrap();
+    assert!(text.contains(r#""unique":true"#));
+    assert_eq!(serde_json::from_str::<DatasetDef>(&text).unwrap(), def);
+    let before = text.replace(r#","unique":true"#, "");
+    assert!(!serde_json::from_str::<DatasetDef>(&before).unwrap().indexes[0].unique);
     let wrong = DatasetDef::new("id", KeyType::Int).expires_as("until", Type::Int);
     assert!(wrong.validate().is_err());
 }

@@ -74,6 +74,34 @@ fn indexes_are_read_as_people_write_them_and_print_as_that() {
         );
         assert_eq!(index(&found.to_string()), found, "{text}");
     }
+    for (text, kind, ty, printed) in [
+        ("e:unique", IndexKind::Lazy, None, "e:lazy:unique"),
+        (
+            "e:composite:unique",
+            IndexKind::Composite,
+            None,
+            "e:composite:unique",
+        ),
+        (
+            "e?:recent:string:unique",
+            IndexKind::Recent,
+            Some(Type::String),
+            "e?:recent:string:unique",
+        ),
+        ("unique:unique", IndexKind::Lazy, None, "unique:lazy:unique"),
+    ] {
+        let found = index(text);
+        assert_eq!(
+            (found.kind, found.ty, found.unique),
+            (kind, ty, true),
+            "{text}"
+        );
+        assert_eq!(found.to_string(), printed);
+        assert_eq!(index(printed), found);
+        let def = found.to_def(Type::String);
+        assert!(def.unique && found.agrees(&def) && IndexText::of(&def).unique);
+        assert!(!index("e:composite").unique && !index("e:composite").agrees(&def));
+    }
     let prefix = index("s:recent:string:prefix");
     assert_eq!(prefix.tokenizer, Tokenizer::Prefix);
     assert_eq!(prefix.to_string(), "s:recent:string:prefix");

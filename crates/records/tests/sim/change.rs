@@ -16,6 +16,7 @@ use crate::model::Types;
 use crate::obsolete::Known;
 use crate::runner::count;
 use crate::space::{LAYOUTS, POINT, POINT_NUMBER, TIME, TIMED, TIMED_NUMBER};
+use crate::unique::{is_refusal, is_unique};
 use crate::world::{Set, Within, World};
 
 /// The errors of a call that conflicts with another operation in progress.
@@ -39,6 +40,7 @@ impl World {
             types: Types {
                 of: def.types(),
                 lenient: def.lenient,
+                unique: def.unique(),
             },
             known: Known::of(&built),
             def: built,
@@ -228,12 +230,13 @@ impl World {
         let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
         let tokenizer = tokenizer(tokens, kind, ty);
         let lenient = set.types.lenient && !kind.is_spatial();
-        let allowed = self.allowed_change(&unfinished, &def, (&name, kind, ty), change);
+        let unique = is_unique(set.types.unique, number, kind, tokenizer);
+        let mut allowed = self.allowed_change(&unfinished, &def, (&name, kind, ty), change);
         let mut within = Within::new(inside);
         let result = match change {
             Change::Add => {
                 let index = esker::Index::new(kind).of_type(ty).tokenizer(tokenizer);
-                let index = index.lenient_if(lenient);
+                let index = index.lenient_if(lenient).unique_if(unique);
                 let task = dataset.add_index(&name, index);
                 task.on_progress(|_| within.go_on(self)).run().map(Some)
             }
@@ -251,11 +254,29 @@ impl World {
                 task.on_progress(|_| within.go_on(self)).run()
             }
         };
+        let becomes = match change {
+            Change::Add => Some(IndexDef::new(name.clone(), kind, ty).unique(unique)),
+            _ => unfinished.clone(),
+        };
+        let becomes = becomes.filter(|index| index.unique);
+        allowed.extend(becomes.as_ref().map(|_| ErrorKind::NotUnique));
+        let refused = is_refusal(&result);
+        if let Some(index) = &becomes
+            && (refused || matches!(&result, Ok(Some(change)) if change.complete))
+            && change != Change::DropIndex
+            && self.depth == 0
+            && inside.steps.is_empty()
+        {
+            self.compare_build(at, uid, index, refused);
+        }
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
         let changed = self.decide(at, result, &allowed);
         let Some(Some(changed)) = changed else {
             let same = (dataset.def().indexes, dataset.unfinished_index());
-            if !failed && self.depth == 0 && inside.steps.is_empty() {
+            if refused {
+                assert_eq!(dataset.unfinished_index(), None, "after a refusal");
+                count("index: not unique");
+            } else if !failed && self.depth == 0 && inside.steps.is_empty() {
                 assert_eq!(same, (def.indexes, unfinished), "after a refusal");
             }
             return failed;
@@ -345,6 +366,8 @@ impl World {
                 let fits = kind.is_standalone()
                     || known.tokenizer == esker::schema::Tokenizer::Exact
                     || kind == IndexKind::None;
+                let fits =
+                    fits && (!known.unique || kind.can_be_unique() || kind == IndexKind::None);
                 known.kind != kind && known.kind != IndexKind::None && fits
             }
             (Change::DropIndex | Change::Rebuild, Some(known)) => known.kind != IndexKind::None,

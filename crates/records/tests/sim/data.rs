@@ -13,10 +13,11 @@ use esker_sim::hooked::Call;
 use parking_lot::Mutex;
 
 use crate::action::{UNTIL_SHIFT, Write};
-use crate::model::{Entry, K, Row, key, row};
+use crate::model::{Entry, K, Records, Row, key, row};
 use crate::over::Filled;
 use crate::runner::count;
 use crate::time;
+use crate::unique::{Clash, is_refusal};
 use crate::world::{MOST_STORES, State, Store, Uid, World};
 
 /// A batch that waits for its commit, with its effects.
@@ -76,6 +77,16 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
+    /// Applies the writes to records, without the numbers that the store gives them; returns the
+    /// written keys.
+    pub(crate) fn write_to(&self, records: &mut Records) -> BTreeSet<&K> {
+        for (key, row) in &self.writes {
+            let row = row.clone();
+            records.write(key.clone(), Entry { seq: 0, row }, 1);
+        }
+        self.writes.iter().map(|(key, _)| key).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.notes.is_empty()
     }
@@ -283,6 +294,16 @@ impl World {
             now,
             result,
         } = committed;
+        let clash = parts.iter().map(|part| self.stores[at].clash(part)).max();
+        let clash = clash.unwrap_or(Clash::No);
+        if clash == Clash::Must || clash == Clash::May && is_refusal(&result) {
+            count("batch: not unique");
+            assert_eq!(now, last, "a refused batch takes no numbers");
+            let kinds = [ErrorKind::NotUnique, ErrorKind::Exists, ErrorKind::Conflict];
+            let done = self.decide(at, result, &kinds);
+            assert!(done.is_none(), "two records share a value");
+            return;
+        }
         let store = &self.stores[at];
         // The records at the commit decide, not those when the batch was made.
         let refused = parts.iter().any(|part| store.refuses(part));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
 use crate::common::path;
 use crate::space::{LAYOUTS, POINT, TIME, TIMED};
+use crate::unique::is_unique;
 
 /// One more than the largest `point` of a definition.
 pub(crate) const MOST_POINT: u8 = 15;
@@ -36,6 +37,9 @@ pub(crate) struct Def {
     pub(crate) point: u8,
     /// Indexes accept records with values of another type.
     pub(crate) lenient: bool,
+    /// One more than the number of the path whose values are unique; 0: none are.
+    #[serde(default)]
+    pub(crate) unique: u8,
 }
 
 /// The tokenizer of this number, or the plain one if the index does not support it.
@@ -106,6 +110,11 @@ impl Def {
         }
     }
 
+    /// The number of the path whose values are unique.
+    pub(crate) fn unique(&self) -> Option<usize> {
+        usize::from(self.unique).checked_sub(1)
+    }
+
     pub(crate) fn build(&self) -> DatasetDef {
         let types = self.types();
         let mut def = DatasetDef::new(path(key_path(self.key_type())), self.key_type());
@@ -120,7 +129,8 @@ impl Def {
                 esker::Index::new(kind)
                     .of_type(types[at])
                     .tokenizer(tokenizer)
-                    .lenient_if(self.lenient),
+                    .lenient_if(self.lenient)
+                    .unique_if(is_unique(self.unique(), at, kind, tokenizer)),
             );
         }
         let strategies = Maintenance::ALL.len() as u8;

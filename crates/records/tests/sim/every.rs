@@ -67,6 +67,7 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         old_records: false,
         point: 0,
         lenient: false,
+        unique: 0,
     };
     Step(
         0,

@@ -140,6 +140,7 @@ impl Swarm {
             old_records: false,
             point: 0,
             lenient: false,
+            unique: 0,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;

@@ -35,6 +35,7 @@ mod space;
 mod tail;
 mod threads;
 mod time;
+mod unique;
 mod widen;
 mod world;
 

@@ -154,6 +154,8 @@ pub(crate) struct Types {
     pub(crate) of: [Type; PATHS.len()],
     /// Some values have other types.
     pub(crate) lenient: bool,
+    /// The number of the path whose values are unique.
+    pub(crate) unique: Option<usize>,
 }
 
 /// A value of another type that equals no value of this type, as a program or as a person writes

@@ -5,7 +5,8 @@
 //! consumers follow changes, and the clock advances. Runs are not repeatable. Invariants: every
 //! query of a snapshot returns what its scan returns; backups are sound stores; acknowledged writes
 //! survive a close; batches are atomic, and errors are true; changes arrive in order, and none is
-//! lost; records expire in time.
+//! lost; records expire in time;
+//! values that are unique are.
 
 mod clock;
 mod counters;
@@ -48,6 +49,7 @@ const TYPES: [Type; PATHS.len()] = [Type::Int, Type::Bool, Type::Float, Type::In
 const VALUES: Types = Types {
     of: TYPES,
     lenient: false,
+    unique: None,
 };
 
 /// Every record that was ever made, by its number.
@@ -109,7 +111,9 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for at in 0..rng.usize(1..4) {
         let kind = IndexKind::ALL[rng.usize(0..IndexKind::ALL.len())];
-        def = def.index(path(PATHS[at]), esker::Index::new(kind).of_type(TYPES[at]));
+        let is_unique = at == 0 && kind.can_be_unique() && rng.bool();
+        let index = esker::Index::new(kind).of_type(TYPES[at]);
+        def = def.index(path(PATHS[at]), index.unique_if(is_unique));
     }
     def.maintenance(Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())])
         .merging(MERGINGS[rng.usize(0..MERGINGS.len())])

@@ -1,11 +1,11 @@
 //! Additions to the run of a seed: expiring records and an arbitrary clock, batches over several
 //! datasets, notes, feeds with old records, consumers, an extension, renamed datasets, keys of
-//! several fields, and values of other types than the declared one. They draw from their own random
+//! several fields, values of other types than the declared one, and unique values. They draw from their own random
 //! numbers, so that other runs stay the same.
 
 use fastrand::Rng;
 
-use crate::action::{ARRAY, Action, Change, OTHER, Step, UNTIL_SHIFT, Write};
+use crate::action::{ABSENT, ARRAY, Action, Change, DECLARED, OTHER, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
 use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
@@ -29,6 +29,8 @@ struct Widening {
     fields: bool,
     /// Indexes accept values of other types.
     lenient: bool,
+    /// The number of a path whose values are unique.
+    unique: Option<usize>,
     /// Writes that batches over several datasets support.
     writes: Vec<Vec<Write>>,
 }
@@ -48,6 +50,7 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         renames: false,
         fields: false,
         lenient: false,
+        unique: None,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
@@ -57,6 +60,8 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
     widening.renames = Rng::with_seed(seed ^ 0x7265_6e61_6d65).usize(0..4) == 0;
     widening.fields = Rng::with_seed(seed ^ 0x6669_656c_6473).usize(0..5) == 0;
     widening.lenient = Rng::with_seed(seed ^ 0x6c65_6e69_656e).usize(0..5) == 0;
+    let mut unique = Rng::with_seed(seed ^ 0x756e_6971_7565);
+    widening.unique = (unique.usize(0..4) == 0).then(|| unique.usize(0..DECLARED + 1));
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| writes.clone()).collect();
@@ -108,6 +113,7 @@ impl Widening {
                 def.point = rng.u8(0..MOST_POINT);
             }
             def.lenient = self.lenient;
+            def.unique = self.unique.map_or(0, |at| at as u8 + 1);
             if self.fields && rng.usize(0..3) > 0 {
                 def.keys = 2;
             }
@@ -154,6 +160,19 @@ impl Widening {
                     if rng.usize(0..6) == 0 {
                         *cell = rng.u8(OTHER..ARRAY);
                     }
+                }
+            }
+        }
+        if let Some(at) = self.unique {
+            // Values are few: otherwise most batches would be refused.
+            if rng.usize(0..4) > 0 {
+                writes.truncate(rng.usize(1..4));
+            }
+            for write in writes.iter_mut() {
+                if let Write::Put { cells, .. } | Write::Insert { cells, .. } = write
+                    && rng.bool()
+                {
+                    cells[at] = ABSENT;
                 }
             }
         }

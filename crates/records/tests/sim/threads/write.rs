@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker::{Database, Durability, ErrorKind, KeyType};
 
 use super::{Alarm, KEYS, Last, NAMES, Shared, VALUES};
-use crate::action::{Cell, ONE, PATHS};
+use crate::action::{ABSENT, Cell, ONE, PATHS};
 use crate::model::{key, row};
 
 impl Shared {
@@ -36,7 +36,11 @@ impl Shared {
                     continue;
                 }
                 let number = self.number.fetch_add(1, SeqCst);
-                let cells: [Cell; PATHS.len()] = std::array::from_fn(|_| ONE + rng.u8(0..3));
+                let mut cells: [Cell; PATHS.len()] = std::array::from_fn(|_| ONE + rng.u8(0..3));
+                // The values may be unique, and there are three of them.
+                if rng.usize(0..4) > 0 {
+                    cells[0] = ABSENT;
+                }
                 let made = row(
                     &key,
                     &VALUES,
@@ -76,7 +80,8 @@ impl Shared {
                         assert_eq!(notes.remove(&name), noted, "what batch {number} noted");
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Exists => {}
+                Err(error) if [ErrorKind::Exists, ErrorKind::NotUnique].contains(&error.kind()) => {
+                }
                 Err(error) => {
                     self.decide(Err::<(), _>(error), &[]);
                     last.unsure.extend(done);
