@@ -62,8 +62,9 @@ impl Group {
                 match table.table() {
                     Ok(open) => {
                         let extractor = tree.options.extractor.as_deref();
+                        let digester = tree.options.digester.as_deref();
                         let found = &mut |error| report.errors.push(error);
-                        report.entries += open.verify_until(stop, extractor, found)?;
+                        report.entries += open.verify_until(stop, extractor, digester, found)?;
                         if let Some(partitioner) = &tree.options.partitioner {
                             let outside = find_outside(&**partitioner, table, stop)?;
                             report.errors.extend(outside);

@@ -2,8 +2,9 @@
 //! points.
 //!
 //! The engine knows keys, values, sequence numbers and components. Records, topics and points are
-//! defined by the crates above it, which extend it at five points: an [`attributes::Extractor`]
-//! says which attributes tables index per block, a [`merge::MergeOperator`] combines blindly
+//! defined by the crates above it, which extend it at six points: an [`attributes::Extractor`]
+//! says which attributes tables index per block, a
+//! [`digest::Digester`] what a table keeps about all of its entries, a [`merge::MergeOperator`] combines blindly
 //! appended operands, a [`merge::CompactionFilterFactory`] drops or rewrites entries in
 //! compactions, a [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`] where tables
 //! are cut.
@@ -63,6 +64,7 @@ pub mod coding;
 mod compaction;
 mod cost;
 mod cursor;
+pub mod digest;
 pub mod entry;
 mod error;
 mod expiry;

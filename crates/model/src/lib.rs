@@ -10,6 +10,7 @@
 pub mod condition;
 pub mod definition;
 pub mod error;
+pub mod fields;
 mod geojson;
 pub mod geometry;
 pub mod key;

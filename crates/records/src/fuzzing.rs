@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use esker_lsm::coding::Reader;
 use esker_model::condition::{Expr, Filter, Operand, Residual};
 use esker_model::definition::StoredDef;
+use esker_model::fields::{FieldGatherer, Fields};
 use esker_model::geometry::{Area, Point, Space};
 use esker_model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use esker_model::record::{self, RecordRef};
@@ -42,6 +43,25 @@ pub fn stored_record(data: &[u8]) {
     let read = RecordRef::parse(&again).unwrap();
     assert!(read.attributes().eq(found.attributes()));
     assert_eq!(read.body(), found.body());
+}
+
+/// A stored set of fields, or the JSON of a record, whose fields are gathered: what is read is
+/// written again as it was, and a set covers what was added to it.
+pub fn fields(data: &[u8]) {
+    let mut gatherer = FieldGatherer::default();
+    // The second time it meets its own template.
+    gatherer.add(data);
+    gatherer.add(data);
+    let mut plain = Fields::default();
+    plain.add(data);
+    assert_eq!(*gatherer.fields(), plain);
+    for fields in Fields::decode(data).into_iter().chain([plain]) {
+        let mut stored = Vec::new();
+        fields.encode(&mut stored);
+        assert_eq!(Fields::decode(&stored).as_ref(), Some(&fields));
+        gatherer.absorb(&fields);
+        assert!(gatherer.fields().covers(&fields));
+    }
 }
 
 /// Two fragments of a posting list, the first as long as the first byte says: decoded, finished,

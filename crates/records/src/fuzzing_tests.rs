@@ -15,6 +15,16 @@ fn stored_records() {
 }
 
 #[test]
+fn sets_of_fields() {
+    let json = br#"{"id": 1, "a\"": [1.5, {"b": null}, [true]], "c": {"d": "x", "e": -12345678901234567890}}"#;
+    let mut set = Fields::default();
+    set.add(json);
+    let mut stored = Vec::new();
+    set.encode(&mut stored);
+    campaign(9, 20_000, &[json.to_vec(), stored, vec![]], &mut fields);
+}
+
+#[test]
 fn posting_lists() {
     let mut corpus = Vec::new();
     for cancel in [false, true] {

@@ -64,6 +64,7 @@ mod ddl;
 mod error;
 pub mod extension;
 mod feed;
+mod fields;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
@@ -102,6 +103,7 @@ pub mod schema {
         ExpiresText, Expiry, ExternalKind, IndexDef, IndexText, KINDS, KeyText, Layout,
         Maintenance, Merging, Repair,
     };
+    pub use esker_model::fields::{Field, FieldNode, Fields, FieldsOf, JsonTypes};
     pub use esker_model::merge_patch;
     pub use esker_model::schema::{KeyError, RecordError, RecordErrorKind, point_time_paths};
     use esker_model::schema::{KeyType, Path, Type};

@@ -19,6 +19,7 @@ use crate::catalog::{
     old_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
+use crate::fields::FieldDigester;
 use crate::index::{self, IndexTypes};
 use crate::maintenance;
 
@@ -179,6 +180,7 @@ impl Trees {
         };
         TreeOptions {
             extractor,
+            digester: Some(Arc::new(FieldDigester)),
             policy: self.policy(stored.settings.merging),
             versions: stored.settings.versions as usize,
             superseded: superseded(name, data_drops(stored)),
@@ -242,6 +244,8 @@ impl Trees {
                     follows,
                     incomplete: config.incomplete,
                     superseded: superseded(name, DropPolicy::Silent),
+                    // It has the records themselves.
+                    digester: kind.is_clustered().then(|| Arc::new(FieldDigester) as _),
                     ..index.tree_options(config.versions as usize)?
                 }
             }

@@ -12,7 +12,7 @@ use esker::maintain::{
     SwitchProgress, SwitchReport,
 };
 use esker::request::{Aggregation, Group};
-use esker::schema::{IndexDef, Maintenance};
+use esker::schema::{Fields, IndexDef, Maintenance};
 use esker::space::{CellCount, Latest, Neighbour, TableBox};
 use esker::stats::{DatasetStats, NamedSnapshot, StoreStats, UsageCounts};
 use esker::versions::ValuePage;
@@ -169,6 +169,10 @@ macro_rules! records {
 
             fn def(&self) -> DatasetDef {
                 <$of>::def(self)
+            }
+
+            fn fields(&self) -> Result<Option<Fields>> {
+                <$of>::fields(self)
             }
 
             fn get(&self, key: &Key) -> Result<Option<Record>> {

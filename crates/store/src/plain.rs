@@ -13,6 +13,7 @@ use esker::{
     Result, Seq, Update,
 };
 use esker_model::definition::StoredDef;
+use esker_model::fields::Fields;
 use esker_model::query::{Compiled, NoEstimates, Ranking, Shape};
 use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction, Projection};
@@ -296,6 +297,16 @@ impl Records for PlainDataset {
     fn def(&self) -> DatasetDef {
         let def = self.read(|held| Ok(held.def.clone()));
         def.unwrap_or_else(|_| DatasetDef::new("id", esker::KeyType::Int))
+    }
+
+    fn fields(&self) -> Result<Option<Fields>> {
+        self.read(|held| {
+            let mut fields = Fields::default();
+            for (_, _, json) in &held.records {
+                fields.add(json.as_bytes());
+            }
+            Ok(Some(fields))
+        })
     }
 
     fn get(&self, key: &Key) -> Result<Option<Record>> {

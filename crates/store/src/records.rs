@@ -10,7 +10,7 @@ use esker::maintain::{
     SwitchReport,
 };
 use esker::request::{Aggregation, Group, Grouping};
-use esker::schema::{IndexDef, Maintenance};
+use esker::schema::{Fields, IndexDef, Maintenance};
 use esker::space::{CellCount, Latest, Neighbour, TableBox};
 use esker::stats::{DatasetStats, UsageCounts};
 use esker::versions::{ValuePage, ValueToken};
@@ -58,6 +58,15 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// Any read error.
     fn get(&self, key: &Key) -> Result<Option<Record>>;
+
+    /// The fields of the records, with the types of their values; also those that records had
+    /// before, as far as the store has not forgotten them. `None` if they are unknown.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn fields(&self) -> Result<Option<Fields>> {
+        Ok(None)
+    }
 
     /// True without a record.
     ///

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::choice::check;
 use super::context::{CompactionContext, READAHEAD};
+use super::digests;
 use super::expired;
 use super::output::{Expected, Output, Written};
 use super::pieces::{Between, Made};
@@ -86,8 +87,15 @@ impl CompactionContext<'_> {
         Ok(())
     }
 
-    /// Executes a choice and records the result in `edit`.
-    pub(crate) fn merge(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) -> Result<()> {
+    /// Executes a choice and records the result in `edit`. With `anew` the tables that it writes
+    /// get digests of their own entries.
+    pub(crate) fn merge(
+        &self,
+        tree: &TreeVersion,
+        choice: &Choice,
+        anew: bool,
+        edit: &mut Edit,
+    ) -> Result<()> {
         match choice.action {
             Action::Drop => expired::check(tree, choice, self.time)?,
             _ => check(tree, choice)?,
@@ -110,7 +118,8 @@ impl CompactionContext<'_> {
             let what = "a policy moves tables that overlap others, or must be rewritten";
             return Err(Error::Invalid(format!("tree {}: {what}", tree.name)));
         }
-        if self.should_move(tree, choice) {
+        let is_stale = || anew && digests::are_stale(tree, choice.tables());
+        if self.should_move(tree, choice) && !is_stale() {
             Counters::add(&self.counters.moves, choice.tables().count() as u64);
             let first = choice.tables().map(|table| table.meta().number).min();
             let run = run.or(first).unwrap_or(0);
@@ -165,8 +174,9 @@ impl CompactionContext<'_> {
                 .filter(|table| !choice.takes(table.meta().number))
                 .cloned()
                 .collect();
-            let expected =
+            let mut expected =
                 Expected::of_tables(tree, choice.tables(), stays, self.options.block_size)?;
+            expected.digest = digests::source(tree, choice.tables(), anew);
             let made = self.in_pieces(tree, choice, &|from, to| {
                 let sources = sources();
                 match (from, to) {

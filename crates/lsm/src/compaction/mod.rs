@@ -3,6 +3,7 @@
 
 mod choice;
 pub(crate) mod context;
+mod digests;
 pub(crate) mod expired;
 pub(crate) mod job;
 mod lazy_leveled;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use crate::version::TreeOptions;
 
 pub(crate) use choice::{all, followed_by, oldest_level, pick_above, pick_all};
+pub(crate) use digests::has_stale_digests;
 pub use job::{RunSink, WriteRun};
 pub use lazy_leveled::LazyLeveled;
 pub use leveled::{Leveled, NextTable};

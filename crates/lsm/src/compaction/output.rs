@@ -11,7 +11,7 @@ use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::obsolete::{self, SeqSet};
-use crate::table::{Bounds, TableBuilder, TableMeta, TableOptions};
+use crate::table::{Bounds, DigestSource, TableBuilder, TableMeta, TableOptions};
 use crate::version::{
     ComponentId, Cutter, Cutting, Edit, MOST_PARTS, NewTable, Partitioner, Place, TableFile,
     TableSource, TreeVersion,
@@ -68,6 +68,8 @@ pub(super) struct Expected {
     within: Vec<Arc<TableFile>>,
     /// The tables of the target run that stay.
     beside: Vec<Arc<TableFile>>,
+    /// The digest of its tables, if it is not made of their entries.
+    pub(super) digest: Option<DigestSource>,
 }
 
 /// Approximate number of sampled keys.
@@ -146,6 +148,10 @@ impl<'a> Output<'a> {
             blocked_filter: shop.options.blocked_filter,
             value_filter_bits: shop.options.value_filter_bits,
             extractor: tree.options.extractor.clone(),
+            digest: (expected.digest.clone()).or_else(|| {
+                let digester = tree.options.digester.clone();
+                digester.map(DigestSource::Entries)
+            }),
             ..TableOptions::default()
         };
         let cut = match &tree.options.partitioner {

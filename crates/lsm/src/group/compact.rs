@@ -24,7 +24,7 @@ use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
 use crate::compaction::context::{CompactionContext, READAHEAD};
 use crate::compaction::sweep::is_clean;
-use crate::compaction::{all, expired, followed_by, pick_above, pick_all};
+use crate::compaction::{all, expired, followed_by, has_stale_digests, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::generation::View;
@@ -253,8 +253,8 @@ pub(super) fn compact(
         Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
         None => tree.id,
     };
-    let all = || version.trees.keys().copied().collect();
-    let ids: Vec<TreeId> = only.map_or_else(all, <[_]>::to_vec);
+    let every = || version.trees.keys().copied().collect();
+    let ids: Vec<TreeId> = only.map_or_else(every, <[_]>::to_vec);
     let mut seen = BTreeSet::new();
     let (mut leads, mut followers, mut sets) = (Vec::new(), Vec::new(), Vec::new());
     for tree in ids.iter().filter_map(|id| version.trees.get(id)) {
@@ -272,7 +272,10 @@ pub(super) fn compact(
         }
     }
     let now = core.drop_time(&versions.view.load());
-    let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
+    let choose = |_: &Version, tree: &TreeVersion| {
+        let renewed = || has_stale_digests(tree).then(|| all(tree)).flatten();
+        pick_all(tree, now).or_else(renewed)
+    };
     let merged = compact_each(sequencer, versions, scheduler, leads, &choose)?;
     let followed = compact_each(sequencer, versions, scheduler, followers, &choose)?;
     // A missing entry may also be due to damage, so a set is not swept while one of its trees is
@@ -405,14 +408,17 @@ fn compact_one(
     merge: &Planned,
     edit: &mut Edit,
 ) -> Result<()> {
-    let Planned { tree, choice, .. } = merge;
+    let Planned {
+        tree, choice, why, ..
+    } = merge;
+    let anew = *why == Why::Asked;
     for follower in view.version.followers(&tree.name) {
         let choice = followed_by(choice, follower);
         if choice.tables().count() > 1 {
-            context.merge(follower, &choice, edit)?;
+            context.merge(follower, &choice, anew, edit)?;
         }
     }
-    context.merge(tree, choice, edit)
+    context.merge(tree, choice, anew, edit)
 }
 
 /// Describes the job of a batch.

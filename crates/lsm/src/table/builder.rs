@@ -3,14 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use super::block::BlockBuilder;
+use super::digest::{DigestPlace, DigestSource};
 use super::filter;
-use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
+use super::format::{
+    FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, PLAIN, Sealer, TRAILER_LEN, WITH_DIGEST, header,
+};
 use super::index::{IndexBuilder, Map, MapPlace, Partition, Top, push_zones, separator};
 use super::meta::{Expiry, TableMeta};
 use super::options::TableOptions;
 use super::samples::Samples;
 use crate::attributes::{Extractor, Summary};
 use crate::coding::put_varint;
+use crate::digest::Digest;
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -44,6 +48,8 @@ pub struct TableBuilder<'f> {
     // State of the table.
     sample: SampleBuilder,
     top: Top,
+    /// The digest of the entries, if the table gets one of them.
+    digest: Option<Box<dyn Digest>>,
     data_blocks: u64,
     key_bytes: u64,
     value_bytes: u64,
@@ -70,7 +76,7 @@ impl<'f> TableBuilder<'f> {
                 fs,
                 file: None,
                 path: path.to_path_buf(),
-                buffer: header(number),
+                buffer: header(number, version(options)),
                 flushed: 0,
                 number,
                 sealer: Sealer::default(),
@@ -95,6 +101,10 @@ impl<'f> TableBuilder<'f> {
             ),
             sample: SampleBuilder::new(ids.len()),
             top: Top::new(ids.len()),
+            digest: match &options.digest {
+                Some(DigestSource::Entries(digester)) => Some(digester.begin()),
+                Some(DigestSource::Inherited(_)) | None => None,
+            },
             data_blocks: 0,
             key_bytes: 0,
             value_bytes: 0,
@@ -157,6 +167,11 @@ impl<'f> TableBuilder<'f> {
                 sample.add(slot, v);
             });
         }
+        if kind != Kind::Delete
+            && let Some(digest) = &mut self.digest
+        {
+            digest.add(key, value);
+        }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.last_seq = seq;
@@ -215,6 +230,7 @@ impl<'f> TableBuilder<'f> {
         self.end_partition()?;
         self.write_maps()?;
         let samples = self.write_samples()?;
+        let digest = self.write_digest()?;
 
         self.meta.largest = std::mem::take(&mut self.last_key);
         if self.is_empty() {
@@ -244,9 +260,17 @@ impl<'f> TableBuilder<'f> {
         put_varint(&mut self.scratch, self.data_blocks);
         put_varint(&mut self.scratch, self.key_bytes);
         put_varint(&mut self.scratch, self.value_bytes);
+        if let Some(digest) = digest {
+            digest.encode(&mut self.scratch);
+        }
         samples.encode(&mut self.scratch);
         let properties = self.out.write_block(&self.scratch, compress)?;
-        let footer = Footer { top, properties }.encode(self.meta.number);
+        let footer = Footer {
+            top,
+            properties,
+            version: version(&self.options),
+        }
+        .encode(self.meta.number);
         debug_assert_eq!(footer.len(), FOOTER_LEN);
         self.out.buffer.extend_from_slice(&footer);
         Ok(())
@@ -283,6 +307,24 @@ impl<'f> TableBuilder<'f> {
             }
         }
         Ok(samples)
+    }
+
+    /// Writes the digest, if the table gets one.
+    fn write_digest(&mut self) -> Result<Option<DigestPlace>> {
+        let compress = self.options.compress;
+        self.scratch.clear();
+        let (bytes, is_inherited) = match (&self.digest, &self.options.digest) {
+            (Some(digest), _) => {
+                digest.encode(&mut self.scratch);
+                (&self.scratch, false)
+            }
+            (None, Some(DigestSource::Inherited(bytes))) => (&**bytes, true),
+            (None, _) => return Ok(None),
+        };
+        Ok(Some(DigestPlace {
+            is_inherited,
+            handle: self.out.write_block(bytes, compress)?,
+        }))
     }
 
     /// Writes the open data block.
@@ -371,6 +413,15 @@ impl<'f> TableBuilder<'f> {
         self.meta.min_seq = self.meta.min_seq.min(min_seq);
         self.meta.max_seq = self.meta.max_seq.max(max_seq);
         Ok(())
+    }
+}
+
+/// The format of a table with these options: one without a digest is readable by programs that know
+/// of none.
+fn version(options: &TableOptions) -> u32 {
+    match options.digest {
+        Some(_) => WITH_DIGEST,
+        None => PLAIN,
     }
 }
 

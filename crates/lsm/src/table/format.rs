@@ -22,8 +22,12 @@ use crate::error::{Error, Result};
 
 /// First and last bytes of a table.
 const MAGIC: &[u8; 8] = b"ESKERTBL";
-/// The format that this build writes, and the newest that it reads.
-const VERSION: u32 = 1;
+/// The format of a table without a digest.
+pub(super) const PLAIN: u32 = 1;
+/// The format of a table with a digest.
+pub(super) const WITH_DIGEST: u32 = 2;
+/// The newest format that this build reads.
+const VERSION: u32 = WITH_DIGEST;
 /// Bytes of the header.
 pub(super) const HEADER_LEN: usize = 32;
 /// Bytes of the footer.
@@ -112,10 +116,10 @@ impl Handle {
 }
 
 /// The header of table `number`.
-pub(super) fn header(number: u64) -> Vec<u8> {
+pub(super) fn header(number: u64, version: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_LEN);
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&number.to_le_bytes());
     let sum = xxh3_64(&out);
@@ -123,13 +127,13 @@ pub(super) fn header(number: u64) -> Vec<u8> {
     out
 }
 
-/// Checks the header of table `number`, which begins at `offset`.
+/// Checks the header of table `number`, which begins at `offset`. Returns its format.
 pub(super) fn check_header(
     bytes: &[u8; HEADER_LEN],
     path: &Path,
     number: u64,
     offset: u64,
-) -> Result<()> {
+) -> Result<u32> {
     let damaged = |what: &str| Error::corruption(path, offset, what);
     let parse = || {
         let mut reader = Reader::new(bytes);
@@ -146,12 +150,13 @@ pub(super) fn check_header(
         return Err(damaged("the header's checksum does not match"));
     }
     check_version(version, path, offset)?;
-    check_number(found, number, path, offset)
+    check_number(found, number, path, offset)?;
+    Ok(version)
 }
 
 fn check_version(found: u32, path: &Path, offset: u64) -> Result<()> {
     match found {
-        VERSION => Ok(()),
+        PLAIN..=VERSION => Ok(()),
         0 => Err(Error::corruption(path, offset, "format version 0")),
         _ => Err(Error::NewerFormat {
             path: path.to_path_buf(),
@@ -172,11 +177,12 @@ fn check_number(found: u64, number: u64, path: &Path, offset: u64) -> Result<()>
     ))
 }
 
-/// The locations of the two blocks from which a table is read.
+/// The locations of the two blocks from which a table is read, and its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) top: Handle,
     pub(super) properties: Handle,
+    pub(super) version: u32,
 }
 
 impl Footer {
@@ -185,7 +191,7 @@ impl Footer {
         self.top.put_fixed(&mut out);
         self.properties.put_fixed(&mut out);
         out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         let sum = xxh3_64(&out);
         out.extend_from_slice(&sum.to_le_bytes());
@@ -208,16 +214,14 @@ impl Footer {
             let (found, version) = (reader.u64()?, reader.u32()?);
             reader.u32()?;
             let sum = reader.u64()?;
-            Some((
-                Footer { top, properties },
-                found,
+            let footer = Footer {
+                top,
+                properties,
                 version,
-                sum,
-                reader.rest(),
-            ))
+            };
+            Some((footer, found, sum, reader.rest()))
         };
-        let (footer, found, version, sum, magic) =
-            parse().ok_or_else(|| damaged("the footer is short"))?;
+        let (footer, found, sum, magic) = parse().ok_or_else(|| damaged("the footer is short"))?;
         if magic != MAGIC {
             return Err(damaged(
                 "the end of the table is missing: wrong magic number",
@@ -226,7 +230,7 @@ impl Footer {
         if sum != xxh3_64(bytes.split_at(FOOTER_LEN - 16).0) {
             return Err(damaged("the footer's checksum does not match"));
         }
-        check_version(version, path, offset)?;
+        check_version(footer.version, path, offset)?;
         check_number(found, number, path, offset)?;
         Ok(footer)
     }

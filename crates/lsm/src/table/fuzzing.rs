@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::digest::{DigestPlace, DigestSource};
 use super::format::{FOOTER_LEN, Footer, Handle, checksum, expand, unseal};
 use super::index::{Index, Top};
 use super::samples::Samples;
@@ -75,6 +76,7 @@ fn sample(compress: bool, attributes: bool) -> Sample {
         compress,
         partition_blocks: 3,
         extractor: attributes.then(|| Arc::new(LastByte) as Arc<dyn Extractor>),
+        digest: compress.then(|| DigestSource::Inherited(Arc::new(b"a digest".repeat(9)))),
         ..TableOptions::default()
     };
     let fs = Memory::new();
@@ -111,6 +113,9 @@ fn sample(compress: bool, attributes: bool) -> Sample {
     let meta = TableMeta::decode(&mut reader).unwrap();
     for _ in 0..3 {
         reader.varint().unwrap();
+    }
+    if compress {
+        handles.push(DigestPlace::decode(&mut reader).unwrap().handle);
     }
     let samples = Samples::decode(&mut reader, meta.zones.len()).unwrap();
     assert_eq!(samples.handles().count(), meta.zones.len());
@@ -237,6 +242,7 @@ fn read_all(file: &[u8], meta: TableMeta) {
             }
         }
     }
+    damage_or(table.digest(&cost));
     let mut reported = 0;
     table.verify_with(Some(&LastByte), &mut |error| {
         damage_or::<()>(Err(error));

@@ -1,7 +1,7 @@
 //! Sorted string tables: immutable files of entries in the order of [`crate::entry::compare`].
 //!
 //! ```text
-//! header | partition | partition | ... | maps and samples | top-level index | properties | footer
+//! header | partition | partition | ... | maps, samples, digest | top-level index | properties | footer
 //!            |
 //!            data blocks ... | index | key filter | synopsis
 //! ```
@@ -23,6 +23,7 @@ mod batch;
 mod block;
 mod builder;
 mod cursor;
+mod digest;
 mod entries;
 mod extent;
 mod filter;
@@ -46,6 +47,7 @@ pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
 pub use cursor::TableCursor;
+pub use digest::{DigestSource, TableDigest};
 pub use entries::BlockEntries;
 pub use extent::{Amount, Edge, Extent, part_before};
 pub use filter::{KeyFilter, KeyFilterBuilder};

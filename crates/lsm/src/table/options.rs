@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::digest::DigestSource;
 use crate::attributes::Extractor;
 use crate::synopsis::BITS_PER_VALUE;
 
@@ -22,6 +23,8 @@ pub struct TableOptions {
     pub partition_blocks: usize,
     /// Extracts the attributes of synopses.
     pub extractor: Option<Arc<dyn Extractor>>,
+    /// The digest of the table, if it gets one.
+    pub digest: Option<DigestSource>,
 }
 
 impl Default for TableOptions {
@@ -34,6 +37,7 @@ impl Default for TableOptions {
             value_filter_bits: BITS_PER_VALUE,
             partition_blocks: 64,
             extractor: None,
+            digest: None,
         }
     }
 }

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::block::Layout;
+use super::digest::DigestPlace;
 use super::entries::BlockEntries;
 use super::filter;
-use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
+use super::format::{
+    FOOTER_LEN, Footer, HEADER_LEN, Handle, WITH_DIGEST, check_header, expand, unseal,
+};
 use super::found::{BlockHint, Found};
 use super::index::{Index, Partition, Top};
 use super::meta::TableMeta;
@@ -31,11 +34,18 @@ pub struct Table {
     meta: Arc<TableMeta>,
     cache: Arc<BlockCache>,
     cache_id: u64,
-    top: Top,
-    samples: Samples,
+    frame: Frame,
     /// Per partition, its index and key filter, pinned on first use if the cache had capacity to
     /// reserve: nearly every read needs them.
     pinned: Box<[OnceLock<Pinned>]>,
+}
+
+/// What is read when a table is opened.
+#[derive(Default)]
+pub(super) struct Frame {
+    top: Top,
+    samples: Samples,
+    digest: Option<DigestPlace>,
 }
 
 /// The counts behind the table record in the properties: data blocks, bytes of keys, bytes of
@@ -125,17 +135,16 @@ impl Table {
             meta,
             cache,
             cache_id,
-            top: Top::default(),
-            samples: Samples::default(),
+            frame: Frame::default(),
             pinned: Box::default(),
         };
-        (table.top, table.samples) = table.read_frame()?;
-        table.pinned = (0..table.top.len()).map(|_| OnceLock::new()).collect();
+        table.frame = table.read_frame()?;
+        table.pinned = (0..table.top().len()).map(|_| OnceLock::new()).collect();
         Ok(table)
     }
 
     /// Reads and checks header, footer, properties and top-level index.
-    pub(super) fn read_frame(&self) -> Result<(Top, Samples)> {
+    pub(super) fn read_frame(&self) -> Result<Frame> {
         let size = self
             .file
             .len()
@@ -146,25 +155,35 @@ impl Table {
         }
         let mut header = [0; HEADER_LEN];
         self.read_at(0, &mut header)?;
-        check_header(&header, &self.path, self.meta.number, self.base)?;
+        let version = check_header(&header, &self.path, self.meta.number, self.base)?;
         let at = size - FOOTER_LEN as u64;
         let mut footer = [0; FOOTER_LEN];
         self.read_at(at, &mut footer)?;
         let at_in_file = self.base.saturating_add(at);
         let footer = Footer::decode(&footer, &self.path, self.meta.number, at_in_file)?;
+        if footer.version != version {
+            return Err(self.damaged(at, "header and footer are of different formats"));
+        }
 
         let cost = Cost::default();
         let bytes = self.read_block(footer.properties, &cost)?;
         let malformed = || self.damaged(footer.properties.offset, "malformed properties");
         let mut reader = Reader::new(&bytes);
         let properties = TableMeta::decode(&mut reader).ok_or_else(malformed)?;
-        let mut skip_counts = || {
+        let mut read_places = || {
             for _ in 0..PROPERTY_COUNTS {
                 reader.varint()?;
             }
-            Samples::decode(&mut reader, properties.zones.len())
+            let digest = match version {
+                WITH_DIGEST => Some(DigestPlace::decode(&mut reader)?),
+                _ => None,
+            };
+            Some((
+                digest,
+                Samples::decode(&mut reader, properties.zones.len())?,
+            ))
         };
-        let samples = skip_counts().ok_or_else(malformed)?;
+        let (digest, samples) = read_places().ok_or_else(malformed)?;
         // Only the manifest has these; `check` compares them with the entries.
         let (bounds, expiry) = (self.meta.bounds.clone(), self.meta.expiry);
         let properties = TableMeta {
@@ -184,7 +203,11 @@ impl Table {
             let what = "the top-level index does not fit the table's properties";
             return Err(self.damaged(footer.top.offset, what));
         }
-        Ok((top, samples))
+        Ok(Frame {
+            top,
+            samples,
+            digest,
+        })
     }
 
     /// The metadata of the table in the manifest.
@@ -199,15 +222,20 @@ impl Table {
 
     /// Bytes pinned by the open table, without its blocks in the cache.
     pub fn memory(&self) -> usize {
-        self.top.memory() + self.samples.memory() + size_of::<Table>()
+        self.frame.top.memory() + self.frame.samples.memory() + size_of::<Table>()
     }
 
     pub(super) fn samples(&self) -> &Samples {
-        &self.samples
+        &self.frame.samples
     }
 
+    pub(super) fn digest_place(&self) -> Option<DigestPlace> {
+        self.frame.digest
+    }
+
+    #[inline]
     pub(super) fn top(&self) -> &Top {
-        &self.top
+        &self.frame.top
     }
 
     /// The newest entry of `key`. Touches at most three blocks: key filter, index, data.
@@ -215,8 +243,8 @@ impl Table {
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the blocks that it reads.
     pub fn get(&self, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
-        let p = self.top.find(0, key, MAX_SEQ);
-        let Some(part) = self.top.get(p) else {
+        let p = self.frame.top.find(0, key, MAX_SEQ);
+        let Some(part) = self.frame.top.get(p) else {
             return Ok(None);
         };
         if !self.filter_admits(p, part, key, cost)? {
@@ -260,8 +288,8 @@ impl Table {
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the filter block.
     pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
-        let p = self.top.find(0, key, MAX_SEQ);
-        match self.top.get(p) {
+        let p = self.frame.top.find(0, key, MAX_SEQ);
+        match self.frame.top.get(p) {
             Some(part) => self.filter_admits(p, part, key, cost),
             None => Ok(false),
         }
@@ -332,8 +360,10 @@ impl Table {
     /// need these blocks.
     pub(crate) fn warm(&self) {
         let cost = Cost::default();
-        for p in 0..self.top.len() {
-            let Some(part) = self.top.get(p) else { break };
+        for p in 0..self.frame.top.len() {
+            let Some(part) = self.frame.top.get(p) else {
+                break;
+            };
             let filter =
                 part.filter == Handle::NONE || self.block(part.filter, true, &cost).is_ok();
             if !filter || self.index_of(p, part, true, &cost).is_err() || self.pinned(p).is_none() {
@@ -391,24 +421,26 @@ impl Table {
 
     /// Number of partitions.
     pub fn partitions(&self) -> usize {
-        self.top.len()
+        self.frame.top.len()
     }
 
     /// The ends of the partitions: upper bounds of their keys.
     pub fn partition_keys(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.top.len()).map(|p| self.top.key(p))
+        (0..self.frame.top.len()).map(|p| self.frame.top.key(p))
     }
 
     /// Least and greatest sequence number in partition `p`.
     pub fn partition_bounds(&self, p: usize) -> (Seq, Seq) {
-        self.top
+        self.frame
+            .top
             .get(p)
             .map_or((MAX_SEQ, 0), |part| (part.min_seq, part.max_seq))
     }
 
     /// False when the zone map of partition `p` excludes the range.
     pub fn partition_may_match(&self, p: usize, slot: usize, range: &ValueRange) -> bool {
-        self.top
+        self.frame
+            .top
             .zone(p, slot)
             .is_some_and(|(min, max)| range.overlaps(min, max))
     }
@@ -479,7 +511,7 @@ impl Table {
         cost: &Cost,
         ask: impl FnOnce(Synopsis<'_>) -> Option<()>,
     ) -> Result<()> {
-        let Some(part) = self.top.get(p) else {
+        let Some(part) = self.frame.top.get(p) else {
             return Ok(());
         };
         let bytes = self.block(part.synopsis, true, cost)?;
@@ -502,7 +534,7 @@ impl Table {
     /// The location of a data block.
     pub(super) fn handle_of(&self, hint: &BlockHint, cost: &Cost) -> Result<Handle> {
         let none = || Error::Invalid(format!("{} has no {hint:?}", self.path.display()));
-        let part = self.top.get(hint.partition).ok_or_else(none)?;
+        let part = self.frame.top.get(hint.partition).ok_or_else(none)?;
         let index = self.index_of(hint.partition, part, true, cost)?;
         let index = Index::parse(&index).ok_or_else(|| self.malformed(part.index))?;
         Ok(index.entry(hint.block).ok_or_else(none)?.handle)
@@ -535,9 +567,9 @@ impl Table {
     /// The number of entries before the data block in which `key` would be (`None`: the last one),
     /// and up to its end.
     fn reach(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
-        let last = self.top.len().saturating_sub(1);
-        let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));
-        let Some(part) = self.top.get(p) else {
+        let last = self.frame.top.len().saturating_sub(1);
+        let p = key.map_or(last, |key| self.frame.top.find(0, key, MAX_SEQ).min(last));
+        let Some(part) = self.frame.top.get(p) else {
             return Ok((0, 0));
         };
         let bytes = self.index_of(p, part, true, cost)?;

@@ -12,6 +12,7 @@ use crate::cache::BlockCache;
 use crate::coding::Reader;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
+use crate::digest::{Digest, Digester};
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use esker_coding::Slice;
@@ -136,7 +137,94 @@ fn random_options(rng: &mut fastrand::Rng) -> TableOptions {
         value_filter_bits: [0, 1, 10, 20][rng.usize(..4)],
         partition_blocks: [1, 2, 5, 64][rng.usize(..4)],
         extractor: None,
+        digest: match rng.u8(..3) {
+            0 => None,
+            1 => Some(DigestSource::Entries(Arc::new(Lengths))),
+            _ => Some(DigestSource::Inherited(Arc::new(vec![7; rng.usize(..300)]))),
+        },
     }
+}
+
+/// Digests with the number of entries that are no deletes, and of their bytes.
+struct Lengths;
+
+impl Digester for Lengths {
+    fn begin(&self) -> Box<dyn Digest> {
+        Box::new(Sums::default())
+    }
+}
+
+#[derive(Default)]
+struct Sums(u32, u32);
+
+impl Digest for Sums {
+    fn add(&mut self, _key: &[u8], value: &[u8]) {
+        self.0 += 1;
+        self.1 += value.len() as u32;
+    }
+
+    fn absorb(&mut self, _stored: &[u8]) -> bool {
+        false
+    }
+
+    fn is_covered_by(&self, stored: &[u8]) -> bool {
+        let mut own = Vec::new();
+        self.encode(&mut own);
+        own == stored
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.0.to_le_bytes());
+        out.extend(self.1.to_le_bytes());
+    }
+}
+
+fn check_digest(table: &Table, options: &TableOptions, entries: &[Entry]) {
+    let found = table.digest(&Cost::default()).unwrap();
+    assert_eq!(
+        table.has_own_digest(),
+        found.as_ref().is_some_and(|found| !found.is_inherited)
+    );
+    match &options.digest {
+        None => assert_eq!(found, None),
+        Some(DigestSource::Inherited(bytes)) => {
+            assert_eq!(found.map(|found| found.bytes), Some(bytes.clone()));
+        }
+        Some(DigestSource::Entries(_)) => {
+            let mut expected = Sums::default();
+            for entry in entries.iter().filter(|entry| entry.kind != Kind::Delete) {
+                expected.add(&entry.key, &entry.value);
+            }
+            assert!(expected.is_covered_by(&found.unwrap().bytes));
+            let mut damage = 0;
+            let mut report = |_| damage += 1;
+            let verified = table.verify_until(None, None, Some(&Lengths), &mut report);
+            assert_eq!((verified.unwrap(), damage), (entries.len() as u64, 0));
+        }
+    }
+}
+
+#[test]
+fn a_digest_that_lacks_an_entry_is_reported() {
+    let (files, entries) = (
+        Files::default(),
+        random_entries(&mut fastrand::Rng::with_seed(1)),
+    );
+    let options = TableOptions {
+        digest: Some(DigestSource::Inherited(Arc::new(vec![0; 8]))),
+        ..TableOptions::default()
+    };
+    let meta = build(&files, &options, &entries);
+    let table = open(&files, &meta, 0).unwrap();
+    let mut damage = Vec::new();
+    let mut report = |error: Error| damage.push(error.to_string());
+    table
+        .verify_until(None, None, Some(&Lengths), &mut report)
+        .unwrap();
+    assert!(
+        damage.len() == 1 && damage[0].contains("digest"),
+        "{damage:?}"
+    );
 }
 
 fn random_read_options(rng: &mut fastrand::Rng) -> ReadOptions {
@@ -165,6 +253,7 @@ fn tables_answer_as_the_model_does() {
         check_lookups(&table, &entries, &mut rng, options.filter_bits_per_key > 0);
         check_extents(&table, &entries, &mut rng);
         check_blocks(&table, &entries);
+        check_digest(&table, &options, &entries);
         check_ranges(&table, &entries, &mut rng);
     }
 }

@@ -10,6 +10,7 @@ use super::meta::Expiry;
 use super::reader::Table;
 use crate::attributes::{Extractor, Summary};
 use crate::cost::Cost;
+use crate::digest::{Digest, Digester};
 use crate::entry::{Kind, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
@@ -35,10 +36,12 @@ impl Table {
         report: &mut dyn FnMut(Error),
     ) -> u64 {
         // Without a `stop` it runs to its end.
-        self.verify_until(None, extractor, report).unwrap_or(0)
+        self.verify_until(None, extractor, None, report)
+            .unwrap_or(0)
     }
 
-    /// As [`Table::verify_with`], until `stop` stops it.
+    /// As [`Table::verify_with`], until `stop` stops it; also checks that the digest covers the
+    /// entries.
     ///
     /// # Errors
     /// Only [`Error::Cancelled`]; everything else is reported.
@@ -46,6 +49,7 @@ impl Table {
         &self,
         stop: Option<&Stop>,
         extractor: Option<&dyn Extractor>,
+        digester: Option<&dyn Digester>,
         report: &mut dyn FnMut(Error),
     ) -> Result<u64> {
         let check = || stop.map_or(Ok(()), Stop::check);
@@ -55,6 +59,7 @@ impl Table {
         let mut audit = Audit {
             table: self,
             extractor,
+            digest: digester.map(Digester::begin),
             slots,
             report,
             clean: true,
@@ -74,6 +79,7 @@ impl Table {
             audit.partition(p);
         }
         audit.totals();
+        audit.check_digest();
         Ok(audit.counts.iter().sum())
     }
 }
@@ -81,6 +87,8 @@ impl Table {
 struct Audit<'a> {
     table: &'a Table,
     extractor: Option<&'a dyn Extractor>,
+    /// A digest of the entries that were read.
+    digest: Option<Box<dyn Digest>>,
     /// The table's slot for each of the extractor's.
     slots: Vec<Option<usize>>,
     report: &'a mut dyn FnMut(Error),
@@ -243,6 +251,11 @@ impl Audit<'_> {
             if kind != Kind::Delete && !self.covered(value, claim) {
                 return Err(wrong("a synopsis denies a value that is there"));
             }
+            if kind != Kind::Delete
+                && let Some(digest) = &mut self.digest
+            {
+                digest.add(key, value);
+            }
             let last = self.last.get_or_insert_default();
             last.0.clear();
             last.0.extend_from_slice(key);
@@ -324,6 +337,21 @@ impl Audit<'_> {
             if sampled.is_none_or(|sampled| sampled.entries > entries) {
                 self.found(self.table.malformed(handle));
             }
+        }
+    }
+
+    /// Reads the digest of the table, and compares it with that of the entries.
+    fn check_digest(&mut self) {
+        let Some(place) = self.table.digest_place() else {
+            return;
+        };
+        let Some(stored) = self.read(place.handle) else {
+            return;
+        };
+        let own = self.digest.as_ref();
+        if own.is_some_and(|own| !own.is_covered_by(&stored)) {
+            let what = "the table's digest does not cover its entries";
+            self.found(self.table.damaged(place.handle.offset, what));
         }
     }
 

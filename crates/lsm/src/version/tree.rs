@@ -15,6 +15,7 @@ use super::superseded::{DropPolicy, SupersededBy};
 use crate::attributes::Extractor;
 use crate::batch::TreeId;
 use crate::coding::Own;
+use crate::digest::Digester;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::merge::{CompactionFilterFactory, MergeOperator};
@@ -209,6 +210,8 @@ impl CompactionPolicy for Never {
 pub struct TreeOptions {
     /// Attributes of the tree's entries, for synopses and memtable maps.
     pub extractor: Option<Arc<dyn Extractor>>,
+    /// Makes the digests of tables.
+    pub digester: Option<Arc<dyn Digester>>,
     /// Combines operands; a tree without one keeps operands apart.
     pub operator: Option<Arc<dyn MergeOperator>>,
     /// Drops or rewrites entries in flushes and compactions.
@@ -248,6 +251,7 @@ impl TreeOptions {
     pub fn with_policy(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
         TreeOptions {
             extractor: None,
+            digester: None,
             operator: None,
             filter: None,
             policy,

@@ -12,6 +12,7 @@ mod closing;
 mod commits;
 mod consumers;
 mod crash;
+mod digests;
 mod expiry;
 mod external;
 mod failures;

@@ -34,7 +34,7 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
 
 /// Compacts early, in tiers above one level.
 pub(crate) fn lazy() -> TreeOptions {
-    TreeOptions::with_policy(Arc::new(LazyLeveled {
+    let policy = Arc::new(LazyLeveled {
         runs: 3,
         share: 0.5,
         least: 24 << 10,
@@ -42,7 +42,11 @@ pub(crate) fn lazy() -> TreeOptions {
             level1_bytes: 96 << 10,
             ..Leveled::default()
         },
-    }))
+    });
+    TreeOptions {
+        digester: Some(Arc::new(toy::LastBytes)),
+        ..TreeOptions::with_policy(policy)
+    }
 }
 
 /// Trees with different layouts, by their names.

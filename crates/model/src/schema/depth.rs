@@ -2,7 +2,7 @@
 //! that are not extracted are skipped at any depth, and later readers would refuse them.
 
 /// The maximum nesting of objects and arrays in a record; the limit of serde_json.
-pub(super) const MAX_DEPTH: usize = 127;
+pub(crate) const MAX_DEPTH: usize = 127;
 
 /// True if `json` nests deeper than [`MAX_DEPTH`]. Ordinary records cost one vectorised count.
 pub(crate) fn is_too_deep(json: &[u8]) -> bool {

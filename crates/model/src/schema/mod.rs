@@ -28,6 +28,7 @@ mod walk;
 mod wanted;
 
 pub(crate) use at_path::Found;
+pub(crate) use depth::MAX_DEPTH;
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};

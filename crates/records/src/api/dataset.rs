@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use esker_lsm::{Position, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
+use esker_model::fields::Fields;
 use esker_model::query::{Aggregation, Request};
 use esker_model::schema::{IntoPath, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
@@ -478,6 +479,14 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// seconds; objects and positions that are not indexed.
     pub fn remarks(&self) -> Vec<String> {
         self.handle.current.remarks.take()
+    }
+
+    /// The fields of the records, as of now: [`DatasetSnapshot::fields`].
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn fields(&self) -> Result<Option<Fields>> {
+        self.snapshot().fields()
     }
 
     /// For each indexed attribute, the number of records with a value at its path that is not

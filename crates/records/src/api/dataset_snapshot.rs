@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use esker_lsm::{Seq, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
+use esker_model::fields::Fields;
 use esker_model::query::{Aggregation, Request};
 use esker_model::schema::{IntoPath, Value};
 use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record};
@@ -14,6 +15,7 @@ use super::query::{Query, Scan};
 use super::reading::{check_key_type, get_many, scan};
 use super::versions::{KeyVersions, ValueVersions};
 use crate::error::Result;
+use crate::fields;
 use crate::query;
 use crate::record;
 use crate::store::View;
@@ -109,6 +111,23 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
         keys: impl IntoIterator<Item = Q>,
     ) -> Result<Vec<Option<V>>> {
         get_many(&self.view, keys)
+    }
+
+    /// The fields of the records: each path that occurs, with the types of its values, of all
+    /// records and not of a sample. `None` if they are unknown: a part of the records was written
+    /// by a version without these statistics, and was not compacted since
+    /// ([`crate::Database::compact`]).
+    ///
+    /// Fields of records that were replaced or deleted stay until the dataset is compacted. There
+    /// are at most 1,000, 16 levels deep; what is left out is noted
+    /// ([`Fields::has_more`](crate::schema::Fields::has_more)).
+    ///
+    /// Reads a block of each table, and the records that are not in tables yet, in memory.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn fields(&self) -> Result<Option<Fields>> {
+        fields::of(&self.view.layout, &self.view.snapshot)
     }
 
     /// The sequence number of the last write that it sees.

@@ -34,6 +34,7 @@ mod estimates;
 mod examples;
 mod expiry;
 mod extension;
+mod fields;
 mod format;
 mod inserts;
 mod limits;

@@ -158,8 +158,8 @@ fn a_stranger_is_refused() {
 fn a_newer_format_is_named() {
     let (files, entries) = (Files::default(), small());
     let meta = build(&files, &small_options(), &entries);
-    let mut newer = header(NUMBER);
-    newer[8] = 2;
+    let mut newer = header(NUMBER, 1);
+    newer[8] = 3;
     let sum = xxh3_64(&newer[..HEADER_LEN - 8]).to_le_bytes();
     newer[HEADER_LEN - 8..].copy_from_slice(&sum);
     files.0.lock()[&path()].lock()[..HEADER_LEN].copy_from_slice(&newer);
@@ -168,8 +168,8 @@ fn a_newer_format_is_named() {
         matches!(
             error,
             Error::NewerFormat {
-                found: 2,
-                supported: 1,
+                found: 3,
+                supported: 2,
                 ..
             }
         ),

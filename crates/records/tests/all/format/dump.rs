@@ -24,6 +24,7 @@ enum What {
     Filter,
     Synopsis,
     Sample,
+    Digest,
     Top,
     Properties,
 }
@@ -36,6 +37,7 @@ impl What {
             What::Filter => "key filter",
             What::Synopsis => "synopsis",
             What::Sample => "sample",
+            What::Digest => "digest",
             What::Top => "top-level index",
             What::Properties => "properties",
         }
@@ -334,7 +336,7 @@ impl<'a> Dump<'a> {
     }
 
     pub(crate) fn table(&mut self) {
-        let blocks = self.blocks();
+        let (blocks, has_digest) = (self.blocks(), self.has_digest());
         self.shown(8, "magic");
         self.u32("format version");
         self.u32("reserved");
@@ -365,7 +367,8 @@ impl<'a> Dump<'a> {
                 What::Synopsis => block.synopsis(),
                 What::Sample => block.sample(),
                 What::Top => drop(block.top()),
-                What::Properties => drop(block.properties()),
+                What::Digest => block.digest(),
+                What::Properties => drop(block.properties(has_digest)),
             }
             self.out += &block.finish();
             self.u8("block type");
@@ -418,7 +421,8 @@ impl<'a> Dump<'a> {
                 }
             }
         }
-        blocks.extend(Dump::new(&payload(properties.0, properties.1)).properties());
+        let properties = payload(properties.0, properties.1);
+        blocks.extend(Dump::new(&properties).properties(self.has_digest()));
         blocks.sort_by_key(|block| block.0);
         blocks
     }
@@ -446,13 +450,24 @@ impl<'a> Dump<'a> {
         found
     }
 
-    /// Returns the samples.
-    fn properties(&mut self) -> Vec<Block> {
+    /// True if the table has a digest: by its format.
+    fn has_digest(&self) -> bool {
+        word(self.bytes, 8) > 1
+    }
+
+    /// Returns the digest and the samples.
+    fn properties(&mut self, has_digest: bool) -> Vec<Block> {
         self.meta();
         self.varint("data blocks");
         self.varint("bytes of keys");
         self.varint("bytes of values");
         let mut found = Vec::new();
+        if has_digest {
+            self.varint("digest: inherited");
+            let offset = self.varint("  offset") as usize;
+            let stored = self.varint("  stored") as usize;
+            found.push((offset, stored, self.varint("  raw") as usize, What::Digest));
+        }
         while self.at < self.bytes.len() {
             self.varint("sample of attribute slot");
             let offset = self.varint("  offset") as usize;
@@ -460,6 +475,25 @@ impl<'a> Dump<'a> {
             found.push((offset, stored, self.varint("  raw") as usize, What::Sample));
         }
         found
+    }
+
+    fn digest(&mut self) {
+        self.u8("fields were left out");
+        self.field("the record");
+        assert_eq!(self.at, self.bytes.len());
+    }
+
+    fn field(&mut self, what: &str) {
+        let types = self.u8(&format!("{what}: types"));
+        if types & 64 != 0 && self.u8("  it has elements") == 1 {
+            self.field("elements");
+        }
+        if types & 32 != 0 {
+            for _ in 0..self.varint("  fields:") {
+                self.counted("  name");
+                self.field("  field");
+            }
+        }
     }
 
     fn sample(&mut self) {

@@ -1,0 +1,108 @@
+//! The fields of a dataset's records, by the digests of the tables that have their bodies
+//! (`esker_lsm::digest`): no record in a table is read for them.
+//!
+//! **Invariants.** The set has every field of every record that a snapshot sees. It may also have
+//! fields of records that were replaced or deleted since, until the dataset is compacted on
+//! request. The digest of a data tree covers bodies alone: a record whose body is stored by
+//! location is in the digest of that tree.
+
+use esker_lsm::digest::{Digest, Digester};
+use esker_lsm::{Component, Cursor, Kind, Snapshot, TreeId};
+use esker_model::fields::{FieldGatherer, Fields};
+use esker_model::record::RecordRef;
+
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+
+/// Makes digests of stored records: the fields of their bodies.
+pub(crate) struct FieldDigester;
+
+impl Digester for FieldDigester {
+    fn begin(&self) -> Box<dyn Digest> {
+        Box::new(FieldDigest(FieldGatherer::default()))
+    }
+}
+
+struct FieldDigest(FieldGatherer);
+
+impl Digest for FieldDigest {
+    #[inline]
+    fn add(&mut self, _key: &[u8], value: &[u8]) {
+        add(&mut self.0, value);
+    }
+
+    fn absorb(&mut self, stored: &[u8]) -> bool {
+        match Fields::decode(stored) {
+            Some(fields) => {
+                self.0.absorb(&fields);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn is_covered_by(&self, stored: &[u8]) -> bool {
+        Fields::decode(stored).is_some_and(|stored| stored.covers(self.0.fields()))
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.fields().encode(out);
+    }
+}
+
+/// Adds the fields of a stored record, if it has its body.
+#[inline]
+fn add(fields: &mut FieldGatherer, stored: &[u8]) {
+    let body = RecordRef::body_of(stored).unwrap_or_default();
+    if !body.is_empty() {
+        fields.add(body);
+    }
+}
+
+/// The fields of the records that a snapshot sees; `None` if a table has no digest, because an
+/// earlier version wrote it. Reads the digest of each table, and the records in memory.
+pub(crate) fn of(layout: &Layout, snapshot: &Snapshot) -> Result<Option<Fields>> {
+    let by_place = match layout.clustered() {
+        Some(attribute) => Some(attribute.index_tree()?),
+        None => None,
+    };
+    let mut fields = FieldGatherer::default();
+    for tree in [layout.data].into_iter().chain(by_place) {
+        if !add_tree(&mut fields, tree, snapshot)? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(fields.into_fields()))
+}
+
+/// Adds the fields of a tree's records; false if a table has no digest.
+fn add_tree(fields: &mut FieldGatherer, tree: TreeId, snapshot: &Snapshot) -> Result<bool> {
+    let cost = snapshot.cost();
+    for component in snapshot.components(tree) {
+        let tables = match &component {
+            Component::Run(run) => run.tables.iter(),
+            Component::Memtable(_) => {
+                let mut entries = snapshot.entries_in(std::slice::from_ref(&component), 0);
+                entries.seek_first()?;
+                while entries.valid() {
+                    if entries.kind() != Kind::Delete {
+                        add(fields, entries.value());
+                    }
+                    entries.next()?;
+                }
+                continue;
+            }
+        };
+        for table in tables {
+            let Some(digest) = table.table()?.digest(&cost)? else {
+                return Ok(false);
+            };
+            let stored = Fields::decode(&digest.bytes).ok_or_else(|| {
+                let table = table.meta().number;
+                Error::damaged(format!("table {table} has a malformed set of fields"))
+            })?;
+            fields.absorb(&stored);
+        }
+    }
+    Ok(true)
+}
