@@ -9,7 +9,7 @@ use super::Query;
 use crate::error::{Error, Result};
 use crate::query::{self, Explain, Order};
 
-/// A question about groups of records ([`Query::aggregate`]).
+/// A query that aggregates groups of records ([`Query::aggregate`]).
 #[derive(Clone)]
 #[must_use = "nothing is read before `run` or `visit`"]
 pub struct AggregateQuery {
@@ -20,8 +20,8 @@ pub struct AggregateQuery {
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// Computes these aggregates of the matching records: of all of them, or of groups
-    /// ([`AggregateQuery::by`]). Limit, order and page of the query have no meaning for it. Memory
-    /// stays within a share of the budget; groups beyond it are sorted in a file in the store's
+    /// ([`AggregateQuery::by`]). Limit, offset, order, page and selected fields of the query have no
+    /// meaning for it. Memory stays within a share of the budget; groups beyond it are sorted in a file in the store's
     /// folder.
     ///
     /// ```
@@ -79,14 +79,16 @@ impl AggregateQuery {
     }
 
     /// Sets the order of the groups, by columns: the names of fields and aggregates. Default: by
-    /// the values that form them.
+    /// the values of the grouping fields.
     pub fn order(mut self, order: Order) -> AggregateQuery {
         match order {
             Order::Fields(fields) => self.aggregation.order = fields,
             other => {
-                let what =
-                    format!("groups have no order `{other}`: name columns, as in count:desc");
-                self.failed = Some(Error::BadInput(what));
+                let error = Error::bad_input(format!(
+                    "`{other}` is an order of records, not of groups: name columns, as in \
+                     count:desc (a column of that name is `{other}:asc`)"
+                ));
+                self.failed.get_or_insert(error);
             }
         }
         self
@@ -98,19 +100,22 @@ impl AggregateQuery {
         self
     }
 
-    /// The question as data ([`Dataset::aggregation`](crate::Dataset::aggregation)); it includes
+    /// The aggregation as data ([`Dataset::aggregation`](crate::Dataset::aggregation)); it includes
     /// the condition of the query.
-    pub fn aggregation(&self) -> Aggregation {
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if an argument was invalid.
+    pub fn aggregation(&self) -> Result<Aggregation> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let mut aggregation = self.aggregation.clone();
-        let both = (
-            self.query.request.condition.clone(),
-            aggregation.condition.take(),
-        );
-        aggregation.condition = match both {
-            (Some(one), Some(other)) => Some(one & other),
-            (one, other) => one.or(other),
+        let of_query = self.query.request.condition.clone();
+        aggregation.condition = match (of_query, aggregation.condition.take()) {
+            (Some(of_query), Some(own)) => Some(of_query & own),
+            (of_query, own) => of_query.or(own),
         };
-        aggregation
+        Ok(aggregation)
     }
 
     /// The groups, in their order.
@@ -127,7 +132,7 @@ impl AggregateQuery {
         Ok(groups)
     }
 
-    /// Passes the groups to `visit`, in their order, until that breaks. Returns the explanation.
+    /// Passes the groups to `visit`, in their order, until it returns `Break`. Returns the explanation.
     ///
     /// # Errors
     /// As [`AggregateQuery::run`].

@@ -103,7 +103,8 @@ impl Options {
     }
 
     /// How much log to keep for [change feeds](crate::Dataset::changes), beyond the writes that are
-    /// not in tables yet: a number of bytes or a period of time. Default: nothing.
+    /// not in tables yet: the last bytes, the writes of a period up to a number of bytes, or both.
+    /// Default: nothing.
     #[must_use]
     pub fn keep_log(mut self, keep: KeepLog) -> Options {
         self.engine.keep_log = keep;
@@ -126,14 +127,15 @@ impl Options {
     }
 
     /// Index types of other crates ([`crate::extension::index`]). A store that has indexes of such
-    /// a type must be opened with it. Default: none.
+    /// a type must be opened with it. Replaces types that were set before. Default: none.
     #[must_use]
     pub fn index_types(mut self, types: IndexTypes) -> Options {
         self.index_types = types;
         self
     }
 
-    /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
+    /// The clock for expiry and for the age of the kept log, in milliseconds since 1970. Default: the
+    /// system's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Options {
         self.engine.clock = clock;
@@ -148,7 +150,7 @@ impl Options {
         self
     }
 
-    /// For benchmarks: the size in bytes from which a tiered tree no longer compacts a run. Default
+    /// For benchmarks: the largest run in bytes that a tiered tree still compacts. Default
     /// 64 GiB.
     #[doc(hidden)]
     #[must_use]

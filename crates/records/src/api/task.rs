@@ -8,7 +8,7 @@ use crate::error::Result;
 pub type OnProgress<'p, P> = dyn FnMut(P) -> ControlFlow<()> + 'p;
 type Work<P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send;
 
-/// Long-running work: an index change, a change of strategy, a repair. It does nothing until
+/// Long-running work: an index change, a migration of the strategy, a repair. It does nothing until
 /// [`Task::run`] is called, owns what it works on, and may be sent to another thread.
 ///
 /// ```
@@ -30,14 +30,15 @@ type Work<P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "nothing is done before `run`"]
+#[must_use = "a task does nothing until `run`"]
 pub struct Task<P, R> {
     work: Box<Work<P, R>>,
 }
 
 impl<P, R> Task<P, R> {
-    /// Work that begins with [`Task::run`]: for stores of other crates. `work` calls what it gets
-    /// from time to time, and ends soon if that breaks.
+    /// Creates a task from a closure, for stores of other crates. `work` calls its argument, the
+    /// progress callback, from time to time, and returns an incomplete report soon after the
+    /// callback returns `Break`.
     pub fn new(
         work: impl FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send + 'static,
     ) -> Task<P, R> {
@@ -45,7 +46,7 @@ impl<P, R> Task<P, R> {
         Task { work }
     }
 
-    /// Calls `progress` from time to time, on the thread that runs the task. If `progress` breaks,
+    /// Calls `progress` from time to time, on the thread that runs the task. If it returns `Break`,
     /// the task ends soon, and its report says that it is not complete. `progress` may use the
     /// dataset, but not change its indexes or its strategy.
     pub fn on_progress<'p>(
@@ -68,7 +69,7 @@ impl<P, R> Task<P, R> {
 }
 
 /// A task that reports its progress ([`Task::on_progress`]).
-#[must_use = "nothing is done before `run`"]
+#[must_use = "a task does nothing until `run`"]
 pub struct ObservedTask<'p, P, R> {
     task: Task<P, R>,
     progress: Box<OnProgress<'p, P>>,

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use esker_lsm::version::TreeVersion;
 use esker_lsm::{Component, Snapshot, TreeId};
-use esker_model::definition::{Maintenance, Repair};
+use esker_model::definition::Repair;
 
 use super::choose::choose;
 use super::pacing::{Backlog, due};
 use crate::catalog::Layout;
+use crate::ddl::Target;
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::maintenance::cost::Workload;
@@ -48,7 +49,7 @@ impl Handle {
             return Ok(());
         }
         if !self.has_converged() {
-            return self.change_to(settings.maintenance, settings.auto, go_on);
+            return self.change_to(Target::Present, go_on);
         }
         if settings.auto && self.consider(layout, snapshot, go_on)? {
             return Ok(());
@@ -60,9 +61,10 @@ impl Handle {
         Ok(())
     }
 
-    fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn change_to(&self, target: Target, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let options = self.repair_options();
         let report = self.while_wanted(go_on, |go_on| {
-            self.switch(to, auto, &mut |_| control_flow(go_on()))
+            self.migrate(target, &options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
             return Err(self.current.busy());
@@ -73,14 +75,19 @@ impl Handle {
         Ok(())
     }
 
-    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+    /// The limits of repairs in the background.
+    fn repair_options(&self) -> RepairOptions {
         let options = self.shared.group.options();
-        let options = RepairOptions {
+        RepairOptions {
             memory: (options.memory_budget / 16).max(64 << 10),
             threads: 1,
             bytes_per_second: options.background.then_some(RATE),
             ..RepairOptions::default()
-        };
+        }
+    }
+
+    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+        let options = self.repair_options();
         let report = self.while_wanted(go_on, |go_on| {
             self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
@@ -159,7 +166,8 @@ impl Handle {
         if choice.strategy == present {
             return Ok(false);
         }
-        self.change_to(choice.strategy, true, go_on)?;
+        let to = choice.strategy;
+        self.change_to(Target::Chosen { present, to }, go_on)?;
         Ok(true)
     }
 

@@ -23,7 +23,7 @@ use crate::catalog::{
     Layout, Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree,
 };
 use crate::coverage::{Coverage, Source};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::store::Handle;
@@ -72,6 +72,37 @@ pub struct SwitchReport {
     pub complete: bool,
 }
 
+/// The strategy to migrate to. It is decided when the change is claimed, so that it does not undo
+/// another one that has just ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// This one, until it is set again.
+    Fixed(Maintenance),
+    /// The present one, or the first one that can be changed automatically, and automatic choices
+    /// from now on.
+    Auto,
+    /// The present one: an interrupted change is completed.
+    Present,
+    /// An automatic choice, which holds only if `present` is still the automatic one.
+    Chosen {
+        present: Maintenance,
+        to: Maintenance,
+    },
+}
+
+impl Target {
+    /// The strategy, and whether it is chosen automatically; `None` if a choice no longer holds.
+    fn of(self, present: Maintenance, auto: bool) -> Option<(Maintenance, bool)> {
+        match self {
+            Target::Fixed(to) => Some((to, false)),
+            Target::Auto if present.uses_keys() => Some((present, true)),
+            Target::Auto => Some((maintenance::cost::FIRST, true)),
+            Target::Present => Some((present, auto)),
+            Target::Chosen { present: of, to } => (auto && of == present).then_some((to, true)),
+        }
+    }
+}
+
 impl Handle {
     /// See [`crate::Dataset::set_maintenance`].
     pub(crate) fn set_maintenance(
@@ -79,45 +110,54 @@ impl Handle {
         maintenance: Maintenance,
         progress: &mut OnSwitch<'_>,
     ) -> Result<SwitchReport> {
-        self.switch(maintenance, false, progress)
+        let target = Target::Fixed(maintenance);
+        self.migrate(target, &RepairOptions::default(), progress)
     }
 
     /// See [`crate::Dataset::set_auto`].
     pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
-        let present = self.layout().stored.settings.maintenance;
-        let first = if present.uses_keys() {
-            present
-        } else {
-            maintenance::cost::FIRST
-        };
-        self.switch(first, true, progress)
+        self.migrate(Target::Auto, &RepairOptions::default(), progress)
     }
 
-    pub(crate) fn switch(
+    /// Changes the strategy to `target` and completes the change, with a repair if one is needed.
+    /// A strategy that is in force already is only completed.
+    pub(crate) fn migrate(
         &self,
-        to: Maintenance,
-        auto: bool,
+        target: Target,
+        repair: &RepairOptions,
         progress: &mut OnSwitch<'_>,
     ) -> Result<SwitchReport> {
         let claim = self.current.claim()?;
         let layout = self.layout();
+        let settings = &layout.stored.settings;
+        let Some((to, auto)) = target.of(settings.maintenance, settings.auto) else {
+            return Err(self.current.busy());
+        };
         let mut report = SwitchReport {
-            from: layout.stored.settings.maintenance,
+            from: settings.maintenance,
             to,
             keys: 0,
             repair: None,
             complete: true,
         };
-        if (report.from, layout.stored.settings.auto) != (to, auto) {
+        if to != settings.maintenance || auto != settings.auto {
             layout.refuse_unfinished()?;
             self.begin_switch(&layout, to, auto)?;
         }
         let layout = self.layout();
-        if let (Some(after), Some(tree)) = (layout.stored.settings.keys_after, layout.keys_written)
-        {
-            match self.bring_keys(&layout, tree, after, progress)? {
-                Some(keys) => report.keys = keys,
-                None => report.complete = false,
+        match (layout.stored.settings.keys_after, layout.keys_written) {
+            (None, _) => {}
+            (Some(_), None) => {
+                return Err(Error::damaged(format!(
+                    "dataset `{}` has no primary-key index for the keys that its strategy needs",
+                    self.name()
+                )));
+            }
+            (Some(after), Some(tree)) => {
+                match self.backfill_keys(&layout, tree, after, progress)? {
+                    Some(keys) => report.keys = keys,
+                    None => report.complete = false,
+                }
             }
         }
         drop(claim);
@@ -126,7 +166,7 @@ impl Handle {
                 let step = SwitchStep::Repair;
                 progress(SwitchProgress { step, done, total })
             };
-            let repair = self.repair(&RepairOptions::default(), &mut progress)?;
+            let repair = self.repair(repair, &mut progress)?;
             report.complete = repair.complete;
             report.repair = Some(repair);
         }
@@ -156,7 +196,8 @@ impl Handle {
         let mut stored = layout.stored.clone();
         let from = stored.settings.maintenance;
         let converged = self.converged();
-        let knew_all = converged.is_some_and(|set| set.of(Source::IndexEntries).is_always());
+        let set_was_complete =
+            converged.is_some_and(|set| set.of(Source::IndexEntries).is_always());
         stored.settings.maintenance = to;
         stored.settings.auto = auto;
         stored.def().validate()?;
@@ -208,7 +249,7 @@ impl Handle {
         })?;
         match layout.superseded {
             // The set is complete: it has everything that was replaced up to `since`.
-            Some(tree) if knew_all && from != to => {
+            Some(tree) if set_was_complete && from != to => {
                 Ok(group.supersede(tree, &mut std::iter::empty(), Some(since))?)
             }
             _ => Ok(()),
@@ -217,7 +258,7 @@ impl Handle {
 
     /// Adds the keys of the records up to `after` to the primary-key index, which has later writes
     /// only. Returns their number; `None` if the progress callback stopped it.
-    fn bring_keys(
+    fn backfill_keys(
         &self,
         layout: &Layout,
         tree: TreeId,
@@ -235,17 +276,18 @@ impl Handle {
         let mut backfill = Backfill::new(self, layout.data, after, false, &mut progress);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
-            // The index has all later writes. A record that these replaced before this scan read it
-            // is missing below them.
+            // Later writes are in the index already. If one replaced a record before the scan reached
+            // it, the index lacks the replaced write.
             let mut add = |version: &Version<'_>| {
                 keys += 1;
                 Ok(sink(version.key, version.seq, Kind::Put, &[])?)
             };
             backfill.run(Place::default(), &mut add).map(drop)
         };
-        // The key index covers replacements after the last round of the scan. A repair must find
-        // earlier ones, wherever the watermark is.
+        // A repair by key cannot find a replacement that the scan missed, so the dataset converges
+        // only when the watermark reaches the last round of the scan.
         let mut change = |seen: Seq| {
+            debug_assert!(seen >= after);
             stored.settings.since = seen.max(since);
             TreeChange {
                 configured: vec![(layout.data, stored.to_bytes()), (tree, config.to_bytes())],
@@ -258,5 +300,25 @@ impl Handle {
             Err(Stop::Refused(error)) => Err(error),
             Err(Stop::Failed(error)) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_does_not_undo_another_change() {
+        let (old, new) = (Maintenance::Validation, Maintenance::MutableBitmap);
+        let chosen = Target::Chosen {
+            present: old,
+            to: new,
+        };
+        assert_eq!(chosen.of(old, true), Some((new, true)));
+        assert_eq!(chosen.of(old, false), None);
+        assert_eq!(chosen.of(new, true), None);
+        assert_eq!(Target::Present.of(new, true), Some((new, true)));
+        assert_eq!(Target::Auto.of(new, false), Some((new, true)));
+        assert_eq!(Target::Fixed(old).of(new, true), Some((old, false)));
     }
 }

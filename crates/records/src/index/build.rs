@@ -1,5 +1,6 @@
 //! Writing the first tables of an index from existing index entries.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{RunSink, Seq};
 use esker_model::posting::{Posting, PostingWriter};
 
@@ -78,13 +79,16 @@ impl<W: WritePiece> Build for Lists<W> {
         if self.list.is_empty() {
             self.newest = seq;
         }
-        let cancel = false;
-        if self.list.push(Posting { seq, key, cancel }) {
+        let posting = Posting {
+            seq,
+            key,
+            cancel: false,
+        };
+        if self.list.push(posting) {
             return Ok(());
         }
-        Err(esker_lsm::Error::Invalid(
-            "entries of an index are out of order".to_string(),
-        ))
+        // The staging tree is in order, and no stored key is too long for a list.
+        Err(Misplaced::here().into())
     }
 
     /// Writes the unfinished piece.

@@ -229,7 +229,7 @@ impl Asker<'_> {
         };
         assert_eq!(shown(asked.clone().run().unwrap()), right);
         // The same question as data.
-        let data = serde_json::to_string(&asked.aggregation()).unwrap();
+        let data = serde_json::to_string(&asked.aggregation().unwrap()).unwrap();
         let data: Aggregation = serde_json::from_str(&data).unwrap();
         assert_eq!(shown(self.snapshot.aggregation(data).run().unwrap()), right);
         if aggregates.iter().any(|text| text == "count") {
