@@ -212,6 +212,14 @@ pub fn adapted(def: &DatasetDef) -> (DatasetDef, Vec<String>) {
             true
         }
     });
+    for index in &mut made.indexes {
+        if std::mem::take(&mut index.unique) {
+            notes.push(format!(
+                "values of `{}` are not kept unique there",
+                index.path
+            ));
+        }
+    }
     if std::mem::take(&mut made.auto_key) {
         notes.push("new records must bring their keys there".to_string());
     }
@@ -225,7 +233,6 @@ pub fn adapted(def: &DatasetDef) -> (DatasetDef, Vec<String>) {
     (made, notes)
 }
 
-/// Refuses what datasets of a cluster do not have, by name.
 /// Writers of a cluster do not see each other's records in time to keep values unique.
 pub(crate) fn check_not_unique(path: &Path, is_unique: bool) -> Result<()> {
     if is_unique {
@@ -236,6 +243,7 @@ pub(crate) fn check_not_unique(path: &Path, is_unique: bool) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what datasets of a cluster do not have, by name.
 fn check_supported(def: &DatasetDef) -> Result<()> {
     let refuse = |what: &str, instead: &str| {
         Err(Error::Unsupported(format!(

@@ -578,3 +578,22 @@ fn an_answer_in_an_order_of_fields_may_be_larger_than_the_memory_it_is_sorted_in
         assert_eq!(answer.explained().answers, RECORDS);
     });
 }
+
+/// Writers of a cluster cannot keep values unique, so a definition that says so is refused.
+#[test]
+fn unique_values_are_refused_and_a_copy_is_without() {
+    scene(|net| {
+        let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
+        let index = Index::composite().int().unique();
+        let def = DatasetDef::new("id", KeyType::Int).index("v", index);
+        let refused = store.create_dataset("u", &def).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        assert!(refused.to_string().contains("not kept unique"), "{refused}");
+        let (adapted, notes) = esker_cluster::adapted(&def);
+        assert!(notes.len() == 1 && !adapted.indexes[0].unique, "{notes:?}");
+        let dataset = store.create_dataset("u", &adapted).unwrap();
+        let path = "w".parse().unwrap();
+        let added = dataset.add_index(path, index, &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(added, Err(Error::Unsupported(_))));
+    });
+}
