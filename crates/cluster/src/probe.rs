@@ -43,7 +43,11 @@ impl Estimate for Probe<'_> {
         let sum: f64 = all.iter().map(expected).sum();
         let work = sum * count as f64 / asked as f64;
         let candidates = work.min(1e15) as u64;
-        Ok(Expected { candidates, work })
+        Ok(Expected {
+            candidates,
+            work,
+            listing: None,
+        })
     }
 
     fn has_other(&mut self, _attribute: usize) -> Result<bool> {

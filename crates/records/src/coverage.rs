@@ -10,8 +10,8 @@
 //! - [`Source::DataVersions`], every version that the data tables still have (embedded,
 //!   fingerprint, filter): complete if such a strategy has been in force since the first write;
 //!   otherwise not at all, because a repair reads index entries.
-//! - [`Source::Mixed`], candidates from the indexes of several attributes: not guaranteed. Each
-//!   record shows whether it is current.
+//! - [`Source::Mixed`], candidates from the indexes of several attributes, not all of them
+//!   stand-alone: not guaranteed. Each record shows whether it is current.
 //! - [`Source::Records`], the newest version of each record: none is obsolete.
 //!
 //! A *complete* set has each obsolete write of which a tree still has an entry. Numbers without
@@ -27,23 +27,25 @@ use esker_model::definition::{IndexKind, MaintenanceSettings, Repair};
 /// The source of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The entries of a stand-alone index.
+    /// The entries of stand-alone indexes.
     IndexEntries,
     /// All versions of records in data tables, found by their synopses.
     DataVersions,
-    /// Indexes of several attributes.
+    /// Indexes of several attributes, not all of them stand-alone.
     Mixed,
     /// A scan of the newest versions.
     Records,
 }
 
 impl Source {
-    /// The source of the candidates from indexes of these kinds; without an index it is a scan.
+    /// The source of the candidates from indexes of these kinds; without an index it is a scan. The
+    /// set covers the entries of all stand-alone indexes alike.
     pub(crate) fn of(kinds: &[IndexKind]) -> Source {
         match kinds {
             [kind] if kind.is_standalone() => Source::IndexEntries,
             [_] => Source::DataVersions,
             [] => Source::Records,
+            kinds if kinds.iter().all(|kind| kind.is_standalone()) => Source::IndexEntries,
             _ => Source::Mixed,
         }
     }

@@ -166,7 +166,8 @@ pub mod schema {
 /// The parts of an explanation of a query ([`Explain`]).
 pub mod explain {
     pub use crate::query::{
-        Compared, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
+        Alternative, Compared, ExplainedCombination, ExplainedCost, ExplainedIndex, ExplainedPlan,
+        Note, Outcome, ReadCost, Steps,
     };
 }
 
@@ -217,6 +218,7 @@ pub mod options {
 /// change at any time.
 #[doc(hidden)]
 pub mod experimental {
+    pub use crate::query::Combining;
     pub use esker_lsm::{LookupOptions, NextTable};
 }
 

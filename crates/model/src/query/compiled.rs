@@ -3,7 +3,7 @@
 
 use super::constraint::{self, Constraint, Sought};
 use super::place_time::{self, Window};
-use super::{Driver, Estimate, KeySpans, Shape};
+use super::{Driver, Estimate, KeySpans, Lists, Shape};
 use crate::condition::{Expr, Filter, Formula, Predicate, Test};
 use crate::error::Error;
 use crate::geometry::Space;
@@ -206,10 +206,13 @@ impl Compiled {
 
     /// True if every current candidate that the driver gives matches.
     pub fn is_answered_by(&self, driver: &Driver) -> bool {
+        if let Some(combined) = driver.combined() {
+            let formula = self.formula();
+            return formula
+                .is_some_and(|formula| self.is_answered_by_lists(formula, &combined.lists));
+        }
         let probed = driver.constraints();
-        let is_answered = |at: usize| {
-            probed.contains(&at) && self.constraints.get(at).is_some_and(|c| c.answered)
-        };
+        let is_answered = |at: usize| probed.contains(&at) && self.is_answered(at);
         let answers = |part: &Formula| match part {
             Formula::Test(test) => self.place(*test).is_some_and(is_answered),
             _ => false,
@@ -226,6 +229,38 @@ impl Compiled {
             Some(Formula::And(parts)) => parts.iter().all(together),
             Some(one) => answers(one),
             None => false,
+        }
+    }
+
+    fn is_answered(&self, at: usize) -> bool {
+        self.constraints.get(at).is_some_and(|c| c.answered)
+    }
+
+    /// True if every current record of an entry of the combination matches the formula.
+    fn is_answered_by_lists(&self, formula: &Formula, lists: &Lists) -> bool {
+        let each = |lists: &Lists| match lists {
+            Lists::All { of, .. } => of.clone(),
+            one => vec![one.clone()],
+        };
+        match (formula, lists) {
+            (Formula::Test(test), Lists::One(at)) => {
+                self.place(*test) == Some(*at) && self.is_answered(*at)
+            }
+            (Formula::And(parts), lists) => {
+                let of = each(lists);
+                let answers =
+                    |part: &Formula| of.iter().any(|one| self.is_answered_by_lists(part, one));
+                parts.iter().all(answers)
+            }
+            (Formula::Or(parts), Lists::Any(all)) => {
+                // Each list must answer one of the parts.
+                let answered = |one: &Lists| {
+                    let mut parts = parts.iter();
+                    parts.any(|part| self.is_answered_by_lists(part, one))
+                };
+                all.iter().all(answered)
+            }
+            _ => false,
         }
     }
 

@@ -7,8 +7,12 @@ use crate::range::Range;
 pub struct Expected {
     /// The number of candidates.
     pub candidates: u64,
-    /// The work, in a unit that is the same for all indexes of a store.
+    /// The work of reading the entries and their records, in a unit that is the same for all
+    /// indexes of a store.
     pub work: f64,
+    /// The work of reading the entries alone, if they can be combined with those of other indexes
+    /// before records are read.
+    pub listing: Option<f64>,
 }
 
 /// The estimates of a store for the indexes of a dataset. Attributes are named by their places in
@@ -22,6 +26,15 @@ pub trait Estimate {
     /// # Errors
     /// Any read error.
     fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected, Self::Error>;
+
+    /// About how many records the dataset has; `None` if the store does not combine the entries of
+    /// several indexes.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn records(&mut self) -> Result<Option<u64>, Self::Error> {
+        Ok(None)
+    }
 
     /// True if the index of an attribute may have entries of values that the attribute's type has
     /// no encoding for ([`other`](crate::schema::other)).

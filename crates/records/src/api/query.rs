@@ -10,7 +10,7 @@ use esker_model::schema::IntoPath;
 use esker_model::{FromRecord, Key, PrimaryKey};
 
 use crate::error::{Error, Result};
-use crate::query::{self, Explain, Order, PageToken};
+use crate::query::{self, Combining, Explain, Order, PageToken};
 use crate::record;
 use esker_model::Record;
 
@@ -185,6 +185,14 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     #[doc(hidden)]
     pub fn lookup(mut self, options: LookupOptions) -> Query<K, V> {
         self.inner.lookup = options;
+        self
+    }
+
+    /// Sets when the entries of several indexes are combined before records are read: for
+    /// experiments. The answer is the same.
+    #[doc(hidden)]
+    pub fn combining(mut self, combining: Combining) -> Query<K, V> {
+        self.inner.combining = combining;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use esker_lsm::{Seq, Slice, Superseded};
+use esker_lsm::{Seq, SeqSet, Slice, Superseded};
 use esker_model::query::Recency;
 
 use super::ranked::Ranked;
@@ -48,6 +48,38 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
+/// Writes whose entries are sought, and their bounds in the order of the search.
+pub(crate) struct Among {
+    numbers: SeqSet,
+    /// The worst rank of a number.
+    until: u64,
+}
+
+impl Among {
+    /// For candidates in an order, best first; `None` if there are none. The window is that of a
+    /// search for their entries.
+    pub(crate) fn of(order: Recency, candidates: &[Candidate]) -> Option<(Window, Among)> {
+        let (first, last) = candidates.first().zip(candidates.last())?;
+        let after = if order == Recency::Newest {
+            first.seq.checked_add(1)
+        } else {
+            first.seq.checked_sub(1)
+        };
+        let mut numbers: Vec<Seq> = candidates.iter().map(|candidate| candidate.seq).collect();
+        numbers.sort_unstable();
+        let among = Among {
+            numbers: numbers.into_iter().collect(),
+            until: order.rank(last.seq),
+        };
+        let window = Window {
+            order,
+            after,
+            ..Window::all()
+        };
+        Some((window, among))
+    }
+}
+
 impl Window {
     /// All candidates.
     pub(crate) fn all() -> Window {
@@ -79,6 +111,10 @@ pub struct Best {
     obsolete: Option<Arc<Superseded>>,
     /// The number of skipped entries.
     passed_over: u64,
+    /// The writes whose entries are sought, if they are known.
+    among: Option<Among>,
+    /// Entries that were offered, if they are.
+    seen: u64,
 }
 
 /// The size of a candidate without its key, in bytes.
@@ -104,7 +140,28 @@ impl Best {
             bytes: 0,
             obsolete: None,
             passed_over: 0,
+            among: None,
+            seen: 0,
         }
+    }
+
+    /// Keeps only the entries of some writes.
+    pub(crate) fn only(self, among: Among) -> Best {
+        Best {
+            among: Some(among),
+            ..self
+        }
+    }
+
+    /// The number of entries between the first and the last of the writes that are sought.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// True if no sought write has this rank or a worse one.
+    #[inline]
+    fn is_behind(&self, rank: u64) -> bool {
+        self.among.as_ref().is_some_and(|among| rank > among.until)
     }
 
     /// Skips the index entries of the writes in `obsolete`.
@@ -144,6 +201,7 @@ impl Best {
     #[inline]
     pub(crate) fn admits(&self, rank: u64) -> bool {
         self.after_rank.is_none_or(|after| rank > after)
+            && !self.is_behind(rank)
             && (!self.is_full() || self.heap.peek().is_some_and(|worst| rank < worst.rank))
     }
 
@@ -151,7 +209,8 @@ impl Best {
     /// to worst can stop.
     #[inline]
     pub(crate) fn is_beyond(&self, rank: u64) -> bool {
-        self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
+        self.is_behind(rank)
+            || self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
     }
 
     /// The least and the greatest sequence number of a candidate that would be kept.
@@ -174,7 +233,7 @@ impl Best {
                 .heap
                 .peek()
                 .is_some_and(|worst| order.best_rank(min, max) < worst.rank);
-        fresh && good
+        fresh && good && !self.is_behind(order.best_rank(min, max))
     }
 
     /// Offers a candidate.
@@ -195,6 +254,12 @@ impl Best {
         if !self.admits(rank) {
             self.overflowed |= self.is_beyond(rank);
             return;
+        }
+        if let Some(among) = &self.among {
+            self.seen += 1;
+            if !among.numbers.contains(seq) {
+                return;
+            }
         }
         if self.obsolete.as_ref().is_some_and(|set| set.contains(seq)) {
             self.passed_over += 1;

@@ -24,7 +24,7 @@ mod types;
 mod walk;
 
 pub use best::Best;
-pub(crate) use best::{Candidate, Origin, Window};
+pub(crate) use best::{Among, Candidate, Origin, Window};
 pub use build::Build;
 pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;

@@ -42,7 +42,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// For candidates of the indexes of `attributes`, one each; empty for a scan.
+    /// For candidates that the indexes of `attributes` have, one each; empty for a scan.
     pub(crate) fn new(
         snapshot: &Snapshot,
         layout: &Layout,
@@ -64,9 +64,10 @@ impl Validity {
             Complete::UpTo(watermark)
                 if source == Source::IndexEntries && coverage.has_converged() =>
             {
-                let tree = attributes
-                    .first()
-                    .and_then(|attribute| strategy.key_tree(layout, attribute));
+                let mut trees = attributes.iter().map(|a| strategy.key_tree(layout, a));
+                let tree = trees.next().flatten();
+                // A tree of the keys of one index does not know those of another one.
+                let tree = tree.filter(|tree| trees.all(|other| other == Some(*tree)));
                 tree.map(|tree| (tree, watermark))
             }
             _ => None,

@@ -1,6 +1,6 @@
 //! The answer of a query in order of recency, found page by page.
 
-use esker_lsm::coding::{Misplaced, Own};
+use esker_lsm::coding::Misplaced;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -9,6 +9,7 @@ use esker_lsm::{Account, Loan, Seq, Slice};
 use esker_model::query::Driver;
 
 use super::PageToken;
+use super::combine;
 use super::explain::Explain;
 use super::fetch::{PageFetch, Size};
 use super::run::{Context, Run};
@@ -26,6 +27,9 @@ const FETCH: usize = 1024;
 
 /// The number of candidates whose records are fetched first, when their size is unknown.
 const FIRST_FETCH: usize = 64;
+
+/// The most entries of a base that are read for each candidate, if others rule most of them out.
+const MOST_EACH: usize = 64;
 
 /// A record that answers the query.
 pub(super) struct Ready {
@@ -106,6 +110,7 @@ impl Answer {
             steps,
             remaining,
             exhausted,
+            ..
         } = &mut self.run;
         // With a limit, a quarter more than the limit, because some candidates are obsolete or do
         // not satisfy the other conditions. Each further round doubles the number.
@@ -115,27 +120,45 @@ impl Answer {
             }
             None => usize::MAX,
         };
+        let combined = context.plan.driver.combined();
+        let want = match combined {
+            Some(combined) => {
+                let each = usize::try_from(combined.ratio).unwrap_or(MOST_EACH);
+                want.saturating_mul(each.min(MOST_EACH)).max(FIRST_FETCH)
+            }
+            None => want,
+        };
         let bytes = self.page.borrow(context, want);
         let mut best = Best::new(Window {
             order: context.request.order.recency(),
             after: self.after,
             want: want.clamp(1, PAGE),
-            bytes: bytes / 2,
+            // Beside a window there are the entries of the same writes in other lists.
+            bytes: if combined.is_some() {
+                bytes / 4
+            } else {
+                bytes / 2
+            },
         })
         .without(context.validity.obsolete());
         if context.plan.driver == Driver::Scan {
             steps.scanned += scan(context, &mut best, want)?;
             self.scanned = true;
         } else {
-            read_indexes(context, &mut best)?;
+            for at in context.plan.driver.constraints() {
+                combine::offer(context, *at, &mut best)?;
+            }
         }
         steps.obsolete += best.passed_over();
         steps.candidates += best.passed_over();
-        let (candidates, more) = best.finish();
+        let (mut candidates, more) = best.finish();
         steps.rounds += 1;
         steps.candidates += candidates.len() as u64;
         *exhausted = !more || candidates.is_empty();
         self.after = candidates.last().map(|last| last.seq).or(self.after);
+        if let Some(combined) = combined {
+            combine::rule_out(context, combined, &mut candidates, steps)?;
+        }
         self.page.shrink_to(&candidates);
         self.pending = candidates.into();
         Ok(())
@@ -298,23 +321,6 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
         order: context.request.order.recency(),
         brings,
     })
-}
-
-/// Offers the candidates of the driving indexes to `best`.
-fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
-    let lookup = context.indexes();
-    for at in context.plan.driver.constraints() {
-        let constraint = context.compiled.constraints.item(*at)?;
-        let attribute = context.view.layout.attributes.item(constraint.attribute)?;
-        // A plan is driven by indexes that can answer its constraints.
-        let (Some(index), Some(sought)) = (attribute.index(), constraint.sought()) else {
-            return Err(Misplaced::here().into());
-        };
-        for range in sought.iter().filter(|range| !range.is_empty()) {
-            index.candidates(&lookup, attribute, range, best)?;
-        }
-    }
-    Ok(())
 }
 
 /// Offers the records of a scan to `best`.

@@ -13,14 +13,13 @@ use esker_model::query::Driver;
 use esker_model::schema::KeyType;
 
 use super::answer::Answer;
+use super::combine::Whole;
 use super::explain::{Explain, Steps};
 use super::input::Query;
-use super::key_cursor;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned};
 use crate::error::Result;
-use crate::index;
 use crate::maintenance::Validity;
 use crate::record;
 use crate::store::View;
@@ -34,9 +33,6 @@ pub(super) enum Sink<'v> {
     Visit(&'v mut Visit<'v>),
     Count,
 }
-
-/// An index with fewer entries than this in the range is read block by block.
-const READAHEAD_ENTRIES: u64 = 10_000;
 
 /// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
@@ -89,18 +85,17 @@ impl<'v> Bulk<'v> {
         if is_any && self.run.remaining.is_some() {
             return self.by_recency();
         }
-        let driving = self.run.context.driving_index();
-        if driving.is_some_and(|(attribute, _)| attribute.kind.is_standalone()) {
+        if self.run.context.whole_lists().is_some() {
             self.by_index()
         } else if is_any {
-            // The records come with the index entries, or several ranges may have the same entries.
+            // The records come with the index entries.
             self.by_recency()
         } else {
             self.by_sorted_records()
         }
     }
 
-    /// Takes the records that a stand-alone index has in the driver's range.
+    /// Takes the records that stand-alone indexes have in the driver's ranges.
     pub(super) fn by_index(mut self) -> Result<Run> {
         let driving = self.run.context.driving_index();
         let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
@@ -181,29 +176,16 @@ impl<'v> Bulk<'v> {
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
-    /// The keys of the index entries in the driver's range.
+    /// The keys of the index entries in the driver's ranges.
     fn sort_entries(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let Run { context, steps, .. } = &mut self.run;
-        let (attribute, range) = context.driving_index().ok_or_else(Misplaced::here)?;
-        let lookup = context.indexes();
-        let many = match attribute.index() {
-            // Areas are read block by block.
-            Some(index) if index.is_of_points() && !range.regions.is_empty() => false,
-            Some(index) => index.estimate(&lookup, attribute, range)? >= READAHEAD_ENTRIES,
-            None => false,
-        };
-        let readahead = if many { key_cursor::READAHEAD } else { 0 };
-        let mut take = |_: &[u8], key: &[u8], seq| {
-            steps.candidates += 1;
-            if context.validity.is_obsolete(seq) {
-                steps.obsolete += 1;
-                return Ok(());
-            }
-            Ok(sorter.add(key, seq)?)
-        };
-        index::each_entry(&lookup, attribute, Some(range), readahead, &mut take)?;
-        steps.rounds += 1;
+        let lists = context.whole_lists().ok_or_else(Misplaced::here)?;
+        // As much as the keys of a chunk: these are filled later.
+        let whole = Whole::new(context, memory / 2);
+        let outcome = whole.run(&lists, steps, &mut |key, seq| Ok(sorter.add(key, seq)?))?;
+        context.all_answered &= outcome.is_exact;
+        self.run.found = outcome.found;
         Ok(sorter.finish()?)
     }
 

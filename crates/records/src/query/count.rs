@@ -2,17 +2,18 @@
 //! nothing is kept.
 
 use esker_lsm::coding::Own;
-use esker_lsm::{Seq, SeqSet};
-use esker_model::query::Driver;
+use esker_lsm::{Account, Loan, Seq, SeqSet};
+use esker_model::query::{Driver, Lists};
 
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
+use super::combine::{ListsRead, Whole};
 use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
 use crate::error::Result;
-use crate::index::{self, Attribute, Candidate, Lookup, Range, Take};
+use crate::index::{self, Candidate, Lookup, Take};
 
 /// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
@@ -47,17 +48,23 @@ fn count_whole(mut run: Run) -> Result<Run> {
         return Bulk::new(run, false, Sink::Count).by_scan();
     }
     let Run { context, steps, .. } = &mut run;
-    let Some((attribute, range)) = context.driving_index() else {
-        return count_pages(run);
-    };
-    if attribute.kind.is_standalone() {
+    if let Some(lists) = context.whole_lists() {
         if !context.is_direct() && context.validity.can_tell() && context.all_answered {
-            count_entries(context, steps, attribute, range)?;
-            run.exhausted = true;
-            return Ok(run);
+            let before = steps.clone();
+            let outcome = count_entries(context, steps, &lists)?;
+            if outcome.is_exact {
+                run.found = outcome.found;
+                run.exhausted = true;
+                return Ok(run);
+            }
+            // The memory did not suffice for the numbers of the lists.
+            *steps = before;
         }
         return count_records(run);
     }
+    let Some((attribute, range)) = context.driving_index() else {
+        return count_pages(run);
+    };
     // A head may not be enough to decide the other conditions.
     if !context.needs_bodies && attribute.is_filtered_scan() {
         let lookup = context.indexes();
@@ -89,24 +96,21 @@ fn count_records(run: Run) -> Result<Run> {
     bulk.by_index()
 }
 
-/// Counts without the records, if the index answers all conditions and the strategy shows which
-/// entries are current. A record with several values in the range has one number.
-fn count_entries(
-    context: &Context,
-    steps: &mut Steps,
-    attribute: &Attribute,
-    range: &Range,
-) -> Result<()> {
+/// Counts without the records, if the indexes answer all conditions and the strategy shows which
+/// entries are current. A record with several values in the range has one number, and a record that
+/// several indexes have, has it in all of them.
+fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<ListsRead> {
     let (validity, cost) = (&context.validity, &context.costs.keys);
     let expired = context.expired.as_deref();
     let mut counted = Distinct::default();
     let mut doubtful: Vec<Candidate> = Vec::new();
-    let lookup = context.indexes();
-    let expected = match attribute.index() {
-        Some(index) => index.estimate(&lookup, attribute, range)?,
-        None => 0,
-    };
-    validity.prepare(expected, cost)?;
+    let shared = &context.view.dataset.shared;
+    let loan = matches!(lists, Lists::All { .. }).then(|| shared.borrow(Account::Queries));
+    let room = loan
+        .as_ref()
+        .map_or(shared.group.options().memory_budget / 32, Loan::bytes);
+    let whole = Whole::new(context, room / 2);
+    validity.prepare(whole.expected(&lists.base())?, cost)?;
     let validate = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
         doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let total = doubtful.len() as u64;
@@ -116,10 +120,10 @@ fn count_entries(
             .for_each(|candidate| counted.add(candidate.seq));
         Ok(())
     };
-    let mut take = |_: &[u8], key: &[u8], seq: Seq| {
-        steps.candidates += 1;
-        if validity.is_obsolete(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
-            steps.obsolete += 1;
+    let (mut gone, mut probed) = (0, 0);
+    let mut take = |key: &[u8], seq: Seq| {
+        if expired.is_some_and(|expired| expired.contains(seq)) {
+            gone += 1;
         } else if validity.is_exact() {
             counted.add(seq);
         } else if let Some(superseded) = validity.knows_superseded(seq, key) {
@@ -132,17 +136,19 @@ fn count_entries(
                 key: key.to_vec(),
                 record: None,
             });
-            steps.probed += 1;
+            probed += 1;
             if doubtful.len() >= DOUBTFUL {
                 return validate(&mut doubtful, &mut counted);
             }
         }
         Ok(())
     };
-    index::each_entry(&lookup, attribute, Some(range), 0, &mut take)?;
+    let outcome = whole.run(lists, steps, &mut take)?;
     validate(&mut doubtful, &mut counted)?;
+    steps.obsolete += gone;
+    steps.probed += probed;
     steps.answers += counted.count();
-    Ok(())
+    Ok(outcome)
 }
 
 /// Counts the different numbers of writes. They come in index order, not ascending: inserted one by

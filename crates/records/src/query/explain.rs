@@ -104,6 +104,13 @@ pub struct ExplainedPlan {
     /// The indexes that are read, one for each alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub union: Vec<ExplainedIndex>,
+    /// The indexes whose entries rule each other out before records are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub combined: Option<ExplainedCombination>,
+    /// The ways to find the candidates that were weighed, with their estimates; none if there was
+    /// no choice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
     /// The conditions that an index could have answered, with the expected number of candidates of
     /// each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -120,6 +127,47 @@ pub struct ExplainedIndex {
     pub kind: String,
     /// The condition that it answers.
     pub condition: String,
+}
+
+/// Indexes whose entries rule each other out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ExplainedCombination {
+    /// The condition that the entries meet which are left.
+    pub condition: String,
+    /// The indexes that are read.
+    pub indexes: Vec<ExplainedIndex>,
+}
+
+/// A way to find the candidates of a query, which was weighed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Alternative {
+    /// `index`, `union`, `combination` or `scan`.
+    pub way: String,
+    /// The condition that the candidates meet, or the records that are scanned.
+    pub condition: String,
+    /// The expected number of candidates whose records are read.
+    pub expected: u64,
+    /// The expected work, in about microseconds; none for a scan, which is taken only if no index
+    /// can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<u64>,
+    /// What came of it, if it was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// What came of the way that was chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Candidates that the index returned, or the first of several.
+    pub candidates: u64,
+    /// Of these, candidates that the entries of other indexes ruled out.
+    pub ruled_out: u64,
+    /// Records read for candidates.
+    pub fetched: u64,
 }
 
 /// A condition that an index could have answered.
@@ -146,6 +194,12 @@ pub struct Steps {
     /// Records that a scan read, whether or not they met the condition.
     #[serde(skip_serializing_if = "is_zero")]
     pub scanned: u64,
+    /// Entries of further indexes, which were read to rule out candidates.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub listed: u64,
+    /// Candidates that these entries ruled out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ruled_out: u64,
     /// Candidates looked up in a tree of keys.
     pub probed: u64,
     /// Records read for candidates.
@@ -227,6 +281,24 @@ impl From<&Cost> for ReadCost {
 }
 
 impl Explain {
+    /// The ways that were weighed, if one of them reads several indexes.
+    fn alternatives(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = &self.plan.alternatives;
+        let is_several = |one: &Alternative| one.way == "union" || one.way == "combination";
+        for one in all.iter().filter(|_| all.iter().any(is_several)) {
+            let (way, condition, expected) = (&one.way, &one.condition, one.expected);
+            write!(f, "{way}, {condition}: {expected} records expected")?;
+            if let Some(work) = one.work {
+                write!(f, ", about {work} us")?;
+            }
+            match &one.outcome {
+                Some(outcome) => writeln!(f, "; chosen, {} were read", outcome.fetched)?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Explains a scan by key. `cost` counts reads of the data tree, `place` reads of records by
     /// location.
     pub(super) fn of_scan(order: &str, answers: u64, cost: &Cost, place: Option<&Cost>) -> Explain {
@@ -261,7 +333,8 @@ impl fmt::Display for Explain {
                 scanned => writeln!(f, ": {scanned} were read")?,
             }
         }
-        for index in plan.index.iter().chain(&plan.union) {
+        let combined = plan.combined.iter().flat_map(|combined| &combined.indexes);
+        for index in plan.index.iter().chain(&plan.union).chain(combined) {
             writeln!(
                 f,
                 "{} index of {}: {}",
@@ -280,7 +353,15 @@ impl fmt::Display for Explain {
                 None => writeln!(f)?,
             }
         }
+        self.alternatives(f)?;
         let steps = &self.steps;
+        if steps.ruled_out + steps.listed > 0 {
+            writeln!(
+                f,
+                "ruled out before records were read: {}, by {} further entries",
+                steps.ruled_out, steps.listed
+            )?;
+        }
         write!(
             f,
             "candidates: {}, of them obsolete: {}; records read: {}, of them discarded: {}; answers: {}",

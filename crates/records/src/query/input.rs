@@ -6,6 +6,19 @@ use esker_model::query::Request;
 
 use crate::store::View;
 
+/// When the entries of several indexes are combined before records are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Combining {
+    /// Where that is expected to be less work.
+    #[default]
+    Auto,
+    /// Wherever that is possible.
+    Always,
+    /// Not at all: one index drives an `and`.
+    Never,
+}
+
 /// A request, and the view that it is answered from. See [`crate::Query`].
 #[derive(Clone)]
 pub(crate) struct Query {
@@ -13,6 +26,7 @@ pub(crate) struct Query {
     pub(crate) request: Request,
     /// How the records of candidates are looked up.
     pub(crate) lookup: LookupOptions,
+    pub(crate) combining: Combining,
 }
 
 impl Query {
@@ -21,6 +35,7 @@ impl Query {
             view,
             request,
             lookup: LookupOptions::default(),
+            combining: Combining::default(),
         }
     }
 

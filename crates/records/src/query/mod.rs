@@ -1,15 +1,17 @@
-//! The query path: candidates from one index, then for all kinds and all executors the same stages
-//! (`stages.rs`): is the candidate current, fetch its record, confirm the other conditions. A query
-//! in execution is a [`run::Run`]; the executors are pages in order of recency (`answer.rs`),
-//! answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Answers in an
-//! order of fields or keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an
-//! answer in bulk; offsets and projections are applied to the rows of any of them (`rows.rs`).
-//! Conditions and plans are compiled by [`esker_model::query`].
+//! The query path: candidates from one index, or from several whose entries rule each other out
+//! (`combine.rs`), then for all kinds and all executors the same stages (`stages.rs`): is the
+//! candidate current, fetch its record, confirm the other conditions. A query in execution is a
+//! [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk
+//! (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Answers in an order of fields
+//! or keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk;
+//! offsets and projections are applied to the rows of any of them (`rows.rs`). Conditions and plans
+//! are compiled by [`esker_model::query`].
 
 mod aggregate;
 mod answer;
 mod bulk;
 mod bulk_from_index;
+mod combine;
 mod count;
 mod estimates;
 mod execute;
@@ -37,8 +39,10 @@ mod versions;
 
 pub use esker_model::query::{CellCount, Latest, Neighbour, Order, PageToken, Request, ValueToken};
 pub use explain::{
-    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
+    Alternative, Compared, Explain, ExplainedCombination, ExplainedCost, ExplainedIndex,
+    ExplainedPlan, Note, Outcome, ReadCost, Steps,
 };
+pub use input::Combining;
 pub(crate) use input::Query;
 pub use levels::TableBox;
 pub(crate) use rows::Rows;

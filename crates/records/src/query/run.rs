@@ -11,12 +11,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use esker_lsm::{Component, Cost, LookupOptions, Seq, SeqSet, Snapshot};
-use esker_model::query::{Compiled, Driver, PageToken, Plan, Request, Validation};
+use esker_model::query::{Compiled, Driver, Lists, PageToken, Plan, Request, Validation};
 use esker_model::schema::Path;
 
 use super::estimates::Estimates;
 use super::explain::{
-    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, Steps,
+    Alternative, Compared, Explain, ExplainedCombination, ExplainedCost, ExplainedIndex,
+    ExplainedPlan, Note, Outcome, Steps,
 };
 use super::input::Query;
 use super::stages::{self, Admission};
@@ -80,6 +81,7 @@ impl Context {
             view,
             mut request,
             lookup,
+            combining,
         } = query;
         view.snapshot.check_open()?;
         let after = request.after.as_ref().map(PageToken::write).transpose()?;
@@ -90,6 +92,7 @@ impl Context {
         let mut estimates = Estimates {
             lookup: &indexes,
             layout: &view.layout,
+            combining,
         };
         let compiled = Compiled::new(&view.layout.shape, condition, &mut estimates)?;
         let plan = Plan::choose(&view.layout.shape, &compiled, &mut estimates)?;
@@ -186,8 +189,57 @@ impl Context {
             Driver::Union(all) => {
                 plan.union = all.iter().map(|at| self.explain_index(*at)).collect();
             }
+            Driver::Combined(combined) => {
+                let all = combined.lists.constraints().into_iter();
+                plan.combined = Some(ExplainedCombination {
+                    condition: self.text_of(&combined.lists),
+                    indexes: all.map(|at| self.explain_index(at)).collect(),
+                });
+            }
         }
         plan
+    }
+
+    /// The condition that a combination stands for, for people.
+    fn text_of(&self, lists: &Lists) -> String {
+        match lists {
+            Lists::One(at) => self.compiled.text(*at),
+            Lists::Any(parts) => {
+                let parts: Vec<String> = parts.iter().map(|part| self.text_of(part)).collect();
+                format!("({})", parts.join(" | "))
+            }
+            Lists::All { of, but } => {
+                let parts = of.iter().map(|part| self.text_of(part));
+                let but = but
+                    .iter()
+                    .map(|at| format!("!({})", self.compiled.text(*at)));
+                parts.chain(but).collect::<Vec<_>>().join(" & ")
+            }
+        }
+    }
+
+    /// What was weighed for the plan; `outcome` is that of the query.
+    fn alternatives(&self, outcome: &Outcome) -> Vec<Alternative> {
+        let weighed = self.plan.weighed.iter();
+        let alternatives = weighed.map(|weighed| {
+            let (way, condition) = match &weighed.driver {
+                Driver::Index(at) => ("index", self.compiled.text(*at)),
+                Driver::Union(all) => {
+                    let all: Vec<String> = all.iter().map(|at| self.compiled.text(*at)).collect();
+                    ("union", all.join(" | "))
+                }
+                Driver::Combined(combined) => ("combination", self.text_of(&combined.lists)),
+                Driver::Scan => ("scan", self.compiled.keys.text()),
+            };
+            Alternative {
+                way: way.to_string(),
+                condition,
+                expected: weighed.candidates,
+                work: weighed.work.map(|work| work.round() as u64),
+                outcome: (weighed.driver == self.plan.driver).then(|| outcome.clone()),
+            }
+        });
+        alternatives.collect()
     }
 
     fn explain_index(&self, at: usize) -> ExplainedIndex {
@@ -249,6 +301,8 @@ pub(super) struct Run {
     pub(super) remaining: Option<usize>,
     /// True if the source has no further candidates.
     pub(super) exhausted: bool,
+    /// The constraints whose lists were read whole, and the entries of each.
+    pub(super) found: Vec<(usize, u64)>,
 }
 
 impl Run {
@@ -259,6 +313,7 @@ impl Run {
             exhausted: context.compiled.is_never() || limit == Some(0),
             remaining: limit,
             steps: Steps::default(),
+            found: Vec::new(),
             context,
         })
     }
@@ -269,15 +324,27 @@ impl Run {
         // A query with the limit 0 reads nothing.
         let is_read = self.exhausted && (self.steps.rounds > 0 || self.steps.candidates > 0);
         let read_to_end = context.plan.driver.single().filter(|_| is_read);
+        let found_of = |at: usize| {
+            let mut found = self.found.iter();
+            let found = found.find(|(other, _)| *other == at);
+            let alone = || (read_to_end == Some(at)).then_some(self.steps.candidates);
+            found.map(|(_, entries)| *entries).or_else(alone)
+        };
         let compared = context.plan.compared.iter().map(|(at, expected)| Compared {
             condition: context.compiled.text(*at),
             expected: *expected,
-            found: (read_to_end == Some(*at)).then_some(self.steps.candidates),
+            found: found_of(*at),
         });
+        let outcome = Outcome {
+            candidates: self.steps.candidates,
+            ruled_out: self.steps.ruled_out,
+            fetched: self.steps.fetched,
+        };
         let (layout, costs) = (&context.view.layout, &context.costs);
         Explain {
             plan: ExplainedPlan {
                 compared: compared.collect(),
+                alternatives: context.alternatives(&outcome),
                 ..context.explain_plan()
             },
             notes: context.notes.clone(),

@@ -69,6 +69,11 @@ impl Run {
                     count(context.compiled.constraints.own(*at), false);
                 }
             }
+            Driver::Combined(combined) => {
+                for at in combined.lists.constraints() {
+                    count(context.compiled.constraints.own(at), false);
+                }
+            }
             Driver::Scan => {
                 for constraint in &context.compiled.constraints {
                     count(constraint, true);

@@ -9,6 +9,7 @@ use crate::common::tree::Tree;
 use crate::common::{
     Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
+use esker::experimental::Combining;
 use esker::schema::Tokenizer;
 use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Type, Value, field};
 use esker_sim::by_tier;
@@ -16,6 +17,14 @@ use esker_sim::memory::Memory;
 
 /// `n` and `s` have an index of the tested kind, `t` one of another kind, `u` none.
 const NAMES: [&str; 4] = ["n", "s", "t", "u"];
+
+/// Few records would not be worth a second index.
+const COMBINING: [Combining; 4] = [
+    Combining::Auto,
+    Combining::Never,
+    Combining::Always,
+    Combining::Always,
+];
 
 fn value(name: &str, rng: &mut fastrand::Rng) -> Value {
     match name {
@@ -163,13 +172,15 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
                 .collect();
             found_some += usize::from(!right.is_empty() && right.len() < model.len());
             let order = [Order::Newest, Order::Oldest][round % 2].clone();
-            let query = dataset.find(expr.clone()).order(order.clone());
+            let combining = COMBINING[rng.usize(0..COMBINING.len())];
+            let find = |expr| dataset.find(expr).combining(combining);
+            let query = find(expr.clone()).order(order.clone());
             assert_eq!(rows(query.clone()), right);
             keys_in_every_way(&query);
             // The printed condition parses back to the same one.
             let read = expr.to_string().parse().unwrap();
             let limit = right.len().min(rng.usize(0..20));
-            let few = dataset.find(read).order(order.clone()).limit(Some(limit));
+            let few = find(read).order(order.clone()).limit(Some(limit));
             assert_eq!(rows(few.clone()), right[..limit]);
             assert_eq!(few.count().unwrap(), limit as u64);
             let (mut pages, mut token) = (Vec::new(), None);
@@ -193,11 +204,7 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
                     found.push(row(Ok(record)).unwrap());
                     ControlFlow::Continue(())
                 };
-                dataset
-                    .find(expr.clone())
-                    .order(order)
-                    .visit(visit)
-                    .unwrap();
+                find(expr.clone()).order(order).visit(visit).unwrap();
                 found
             };
             assert_eq!(bulk(Order::Key), by_key);

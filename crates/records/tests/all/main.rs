@@ -21,6 +21,7 @@ mod changes;
 mod check;
 mod closed;
 mod clustered;
+mod combined;
 mod conditions;
 mod contention;
 mod coverage;

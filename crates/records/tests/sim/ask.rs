@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use std::ops::Bound;
 
-use esker::experimental::LookupOptions;
+use esker::experimental::{Combining, LookupOptions};
 use esker::maintain::Validation;
 use esker::schema::Tokenizer;
 use esker::{DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value};
@@ -246,7 +246,13 @@ impl Asker<'_> {
         };
         let validations = [Validation::Auto, Validation::Direct, Validation::Timestamp];
         let validation = validations[self.rng.usize(0..3)];
-        let mut query = self.snapshot.query().order(order.clone()).lookup(lookup);
+        // From numbers of its own, so that the other questions stay as they were.
+        let combining = match fastrand::Rng::with_seed(self.rng.clone().u64(..)).usize(0..5) {
+            0 | 1 => Combining::Auto,
+            _ => Combining::Always,
+        };
+        let query = self.snapshot.query().order(order.clone()).lookup(lookup);
+        let mut query = query.combining(combining);
         if let Some(condition) = wanted.expr() {
             query = query.filter(condition);
         }
@@ -289,7 +295,7 @@ impl Asker<'_> {
         let few = &all[..all.len().min(limit.unwrap_or(usize::MAX))];
         let what = |way: &str| {
             format!(
-                "{way}: {wanted:?} {place:?} {of_key:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
+                "{way}: {wanted:?} {place:?} {of_key:?} {order:?} limit {limit:?} {validation:?} {combining:?} {lookup:?}"
             )
         };
         let limited = || query.clone().limit(limit);
