@@ -22,6 +22,8 @@ pub struct Attribute {
     pub tokenizer: Tokenizer,
     /// True if records with values of other types are kept.
     pub lenient: bool,
+    /// True if a float stands for all numbers that are rounded to it.
+    pub rounds: bool,
     late: BackfillExtractor,
 }
 
@@ -36,6 +38,7 @@ impl Attribute {
             kind: index.kind,
             tokenizer: index.tokenizer,
             lenient: index.lenient,
+            rounds: !stored.exact,
             late: BackfillExtractor::new(&(def.key.clone(), def.key_type), stored, def),
         }
     }

@@ -7,15 +7,13 @@ use esker_model::query::Driver;
 
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
+use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
 use crate::error::Result;
-use crate::index::{self, Attribute, Candidate, Lookup, Range, Take};
-
-/// Index entries whose keys are looked up together.
-const DOUBTFUL: usize = 64 << 10;
+use crate::index::{self, Attribute, Lookup, Range, Take};
 
 /// Numbers that are gathered before they go into a set.
 const GATHERED: usize = 64 << 10;
@@ -51,7 +49,7 @@ fn count_whole(mut run: Run) -> Result<Run> {
         return count_pages(run);
     };
     if attribute.kind.is_standalone() {
-        if !context.is_direct() && context.validity.can_tell() && context.all_answered {
+        if context.tells_current_entries() {
             count_entries(context, steps, attribute, range)?;
             run.exhausted = true;
             return Ok(run);
@@ -97,50 +95,19 @@ fn count_entries(
     attribute: &Attribute,
     range: &Range,
 ) -> Result<()> {
-    let (validity, cost) = (&context.validity, &context.costs.keys);
-    let expired = context.expired.as_deref();
-    let mut counted = Distinct::default();
-    let mut doubtful: Vec<Candidate> = Vec::new();
     let lookup = context.indexes();
+    let mut counted = Distinct::default();
     let expected = match attribute.index() {
         Some(index) => index.estimate(&lookup, attribute, range)?,
         None => 0,
     };
-    validity.prepare(expected, cost)?;
-    let validate = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
-        doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let total = doubtful.len() as u64;
-        validity.retain(doubtful, total, cost)?;
-        doubtful
-            .drain(..)
-            .for_each(|candidate| counted.add(candidate.seq));
-        Ok(())
-    };
-    let mut take = |_: &[u8], key: &[u8], seq: Seq| {
-        steps.candidates += 1;
-        if validity.is_obsolete(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
-            steps.obsolete += 1;
-        } else if validity.is_exact() {
-            counted.add(seq);
-        } else if let Some(superseded) = validity.knows_superseded(seq, key) {
-            if !superseded {
-                counted.add(seq);
-            }
-        } else {
-            doubtful.push(Candidate {
-                seq,
-                key: key.to_vec(),
-                record: None,
-            });
-            steps.probed += 1;
-            if doubtful.len() >= DOUBTFUL {
-                return validate(&mut doubtful, &mut counted);
-            }
-        }
-        Ok(())
-    };
+    let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, steps);
+    current.expired = context.expired.as_deref();
+    current.expect(expected)?;
+    let mut take =
+        |value: &[u8], key: &[u8], seq: Seq| current.offer(value, key, seq, &mut counted);
     index::each_entry(&lookup, attribute, Some(range), 0, &mut take)?;
-    validate(&mut doubtful, &mut counted)?;
+    current.settle(&mut counted)?;
     steps.answers += counted.count();
     Ok(())
 }
@@ -148,7 +115,7 @@ fn count_entries(
 /// Counts the different numbers of writes. They come in index order, not ascending: inserted one by
 /// one, each would move the larger numbers in a set.
 #[derive(Default)]
-struct Distinct {
+pub(super) struct Distinct {
     gathered: Vec<Seq>,
     /// The numbers that were gathered before.
     set: SeqSet,
@@ -156,7 +123,7 @@ struct Distinct {
 
 impl Distinct {
     #[inline]
-    fn add(&mut self, seq: Seq) {
+    pub(super) fn add(&mut self, seq: Seq) {
         self.gathered.push(seq);
         if self.gathered.len() >= GATHERED {
             self.flush();
@@ -168,12 +135,31 @@ impl Distinct {
         self.set.extend(self.gathered.drain(..));
     }
 
-    fn count(mut self) -> u64 {
+    /// The numbers.
+    pub(super) fn into_set(mut self) -> SeqSet {
+        self.flush();
+        self.set
+    }
+
+    pub(super) fn count(mut self) -> u64 {
         if self.set.is_empty() {
             return distinct(&mut self.gathered);
         }
         self.flush();
         self.set.len()
+    }
+}
+
+/// Counts the records that have current entries.
+impl TakeCurrentEntry for Distinct {
+    #[inline]
+    fn mark(&mut self, _: &[u8], _: bool) -> Result<u32> {
+        Ok(0)
+    }
+
+    #[inline]
+    fn take(&mut self, _: u32, seq: Seq) {
+        self.add(seq);
     }
 }
 

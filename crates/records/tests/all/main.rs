@@ -35,6 +35,7 @@ mod examples;
 mod expiry;
 mod extension;
 mod format;
+mod from_index;
 mod inserts;
 mod limits;
 mod maintenance;
