@@ -24,6 +24,8 @@ pub struct Attribute {
     pub lenient: bool,
     /// True if no two current records may have the same value.
     pub unique: bool,
+    /// True if a float stands for all numbers that are rounded to it.
+    pub rounds: bool,
     late: BackfillExtractor,
 }
 
@@ -39,6 +41,7 @@ impl Attribute {
             tokenizer: index.tokenizer,
             lenient: index.lenient,
             unique: index.unique,
+            rounds: !stored.exact,
             late: BackfillExtractor::new(&(def.key.clone(), def.key_type), stored, def),
         }
     }

@@ -89,29 +89,41 @@ impl State {
     ) -> usize {
         self.count += 1;
         let mut grown = 0;
-        for (at, (slot, of)) in self.slots.iter_mut().zip(&grouping.slots).enumerate() {
-            let bit = 1 << (grouping.by.len() + at);
+        for (at, of) in grouping.slots.iter().enumerate() {
             for value in values.of(of.field) {
-                if value.is_number {
-                    self.numbers |= bit;
+                grown += self.add_value(grouping, at, &value, keep);
+            }
+        }
+        grown
+    }
+
+    /// Adds a value of a slot, as [`State::add`] does.
+    pub(super) fn add_value(
+        &mut self,
+        grouping: &Grouping,
+        at: usize,
+        value: &Ordered<'_>,
+        keep: &mut dyn FnMut(usize, &[u8]),
+    ) -> usize {
+        if value.is_number {
+            self.numbers |= 1 << (grouping.by.len() + at);
+        }
+        let mut grown = 0;
+        match self.slots.own_mut(at) {
+            Slot::Sum(sum) => sum.add(value.amount),
+            Slot::Extreme(extreme) => {
+                grown = replace(extreme, grouping.slots.own(at).kind, value);
+            }
+            Slot::Sketch(sketch) => {
+                if sketch.is_none() {
+                    grown = REGISTERS;
                 }
-                match slot {
-                    Slot::Sum(sum) => sum.add(value.amount),
-                    Slot::Extreme(extreme) => {
-                        grown += replace(extreme, of.kind, &value);
-                    }
-                    Slot::Sketch(sketch) => {
-                        if sketch.is_none() {
-                            grown += REGISTERS;
-                        }
-                        let sketch = sketch.get_or_insert_with(|| Box::new(Sketch::new()));
-                        sketch.0.insert(value.bytes);
-                    }
-                    Slot::Values(count) => {
-                        *count += 1;
-                        keep(at, value.bytes);
-                    }
-                }
+                let sketch = sketch.get_or_insert_with(|| Box::new(Sketch::new()));
+                sketch.0.insert(value.bytes);
+            }
+            Slot::Values(count) => {
+                *count += 1;
+                keep(at, value.bytes);
             }
         }
         grown

@@ -178,6 +178,14 @@ impl Grouping {
         })
     }
 
+    /// The type as which a field is read, if it is the only one.
+    pub(super) fn type_of_one(&self) -> Option<Type> {
+        match self.fields.as_slice() {
+            [(_, ty)] => *ty,
+            _ => None,
+        }
+    }
+
     /// The type by whose unit the times of a field are written as numbers.
     pub(super) fn unit_of(&self, field: u32) -> Type {
         let (_, ty) = self.fields.own(field as usize);

@@ -63,6 +63,7 @@ mod sum;
 mod token;
 mod totals;
 mod validation;
+mod value_totals;
 
 pub use aggregate::{Aggregate, Aggregation, GroupBy};
 pub use attribute::{Attribute, BackfillExtractor};
@@ -87,3 +88,4 @@ pub use shape::Shape;
 pub use token::{PageToken, ValueToken};
 pub use totals::Totals;
 pub use validation::Validation;
+pub use value_totals::ValueTotals;

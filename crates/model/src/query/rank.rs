@@ -4,7 +4,7 @@ use super::token::of_another_order;
 use super::{Direction, Order, PageToken, Shape};
 use crate::error::Result;
 use crate::schema::ordered::{self, ABSENT, FieldReader, FieldValues};
-use crate::schema::{KeyType, decode_key};
+use crate::schema::{KeyType, Type, decode_key};
 
 /// Computes the place of records in an order by key or fields ([`Order`]): the value of each field
 /// (complemented if it is descending), then the key. Compared as bytes, and unique by record.
@@ -53,6 +53,29 @@ impl Ranking {
             }
         }
         rank.extend_from_slice(key);
+    }
+
+    /// Replaces `part` by the beginning of the ranks of records whose value in the first field is
+    /// this one of an attribute of that field; false if the attribute's value does not show it.
+    pub fn first_part(&self, ty: Type, value: &[u8], part: &mut Vec<u8>) -> bool {
+        part.clear();
+        let is_shown = ordered::encode_attribute(ty, value, part);
+        if self.directions.first() == Some(&Direction::Descending) {
+            part.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        is_shown
+    }
+
+    /// The value of an attribute of the first field from a rank; `None` if the attribute has none.
+    pub fn first_value(&self, ty: Type, rank: &[u8]) -> Option<Vec<u8>> {
+        match self.directions.first()? {
+            Direction::Ascending => ordered::attribute_of(ty, rank),
+            Direction::Descending if rank.first() == Some(&ABSENT) => None,
+            Direction::Descending => {
+                let flipped: Vec<u8> = rank.iter().map(|byte| !byte).collect();
+                ordered::attribute_of(ty, &flipped)
+            }
+        }
     }
 
     /// The place behind which a page continues.

@@ -26,16 +26,16 @@ pub struct Totals {
 }
 
 /// The group of the last entries.
-struct Open {
+pub(super) struct Open {
     key: Vec<u8>,
-    state: State,
+    pub(super) state: State,
     /// For each slot, what its values have shown so far.
-    values: Vec<Values>,
+    pub(super) values: Vec<Values>,
 }
 
 /// The values of a slot, which come in order.
 #[derive(Default, Clone)]
-struct Values {
+pub(super) struct Values {
     last: Vec<u8>,
     distinct: u64,
     /// How many values came, each as often as it occurred.
@@ -45,7 +45,7 @@ struct Values {
 }
 
 impl Values {
-    fn add(&mut self, value: &[u8], count: u64, all: u64) {
+    pub(super) fn add(&mut self, value: &[u8], count: u64, all: u64) {
         if self.distinct == 0 || self.last != value {
             self.distinct += 1;
             self.last.clear();
@@ -63,7 +63,7 @@ impl Values {
 }
 
 impl Open {
-    fn new(grouping: &Grouping, key: &[u8]) -> Open {
+    pub(super) fn new(grouping: &Grouping, key: &[u8]) -> Open {
         let mut values = vec![Values::default(); grouping.slots.len()];
         for column in &grouping.columns {
             if let ColumnOf::Percentile(slot, percent) = column {
@@ -140,7 +140,7 @@ impl Totals {
         last.map(|last| self.close(last)).transpose()
     }
 
-    fn close(&mut self, open: Open) -> Result<Group> {
+    pub(super) fn close(&mut self, open: Open) -> Result<Group> {
         self.has_returned = true;
         let grouping = &self.grouping;
         let mut cells = Vec::with_capacity(grouping.names.len());

@@ -23,6 +23,7 @@ use super::path::Path;
 use super::readable::without_repeated_names;
 use super::scalars::{decode_int, decode_string, encode_int, encode_string};
 use super::types::Type;
+use super::value::{Value, other};
 use super::walk::{Numbers, Rest, Sink, Trie};
 
 const FALSE: u8 = 0x10;
@@ -76,6 +77,45 @@ pub(crate) fn encode(found: Found<'_>, ty: Option<Type>, out: &mut Vec<u8>) -> b
         Found::Null | Found::Object => return false,
     }
     true
+}
+
+/// Appends the encoding of an attribute's value, as [`encode`] makes it of what the record has
+/// there; false if the value does not show that: the stand-in for others, a point, malformed bytes.
+/// Floats must not be rounded.
+pub(crate) fn encode_attribute(ty: Type, value: &[u8], out: &mut Vec<u8>) -> bool {
+    if other(ty) == Some(value) {
+        return false;
+    }
+    let mut input = Reader::new(value);
+    match Value::decode(ty, &mut input).filter(|_| input.is_empty()) {
+        Some(Value::Int(v)) => encode_whole(v, out),
+        Some(Value::Float(v)) => Decimal::of_float(v).encode(out),
+        Some(Value::Bool(v)) => out.push(if v { TRUE } else { FALSE }),
+        Some(Value::Time(micros)) => encode_time(micros, out),
+        Some(Value::String(_)) => {
+            out.push(TEXT);
+            out.extend_from_slice(value);
+        }
+        Some(Value::Point(..) | Value::PointTime(..)) | None => return false,
+    }
+    true
+}
+
+/// The value of an attribute that [`encode_attribute`] encodes as the value at the start of
+/// `bytes`; `None` if there is none.
+pub(crate) fn attribute_of(ty: Type, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (scalar, rest) = decode(bytes)?;
+    let value = match (ty, scalar?) {
+        (Type::Bool, Scalar::Bool(v)) => Value::Bool(v),
+        (Type::Int, Scalar::Number(decimal)) => Value::Int(decimal.scaled(0)?),
+        (Type::Float, Scalar::Number(decimal)) => Value::Float(decimal.to_f64()),
+        (Type::String, Scalar::Text(text)) => Value::String(text),
+        (ty, Scalar::Time(micros)) if ty.is_time() => Value::Time(micros),
+        _ => return None,
+    };
+    let (value, mut again) = (value.encoded(), Vec::new());
+    let used = bytes.get(..bytes.len() - rest.len())?;
+    (encode_attribute(ty, &value, &mut again) && again == used).then_some(value)
 }
 
 /// Appends the encoding of a time in microseconds since 1970.

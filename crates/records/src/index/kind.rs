@@ -364,6 +364,12 @@ pub trait IndexType: Send + Sync {
         region.key_ranges().map(of_cells).collect()
     }
 
+    /// True if the keys of its tree are in the order of the encoded values, and each entry of the
+    /// tree has index entries of one value.
+    fn is_in_value_order(&self) -> bool {
+        false
+    }
+
     /// True for a tree of points: each put is one index entry, and areas are ranges of its keys.
     fn is_of_points(&self) -> bool {
         false

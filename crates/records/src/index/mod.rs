@@ -10,6 +10,7 @@ pub(crate) mod cost;
 mod each;
 mod estimate;
 pub(crate) mod every;
+mod in_order;
 mod kind;
 mod kinds;
 mod lookup;
@@ -30,6 +31,7 @@ pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
 pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
+pub(crate) use in_order::InOrder;
 pub use kind::{
     Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,
 };

@@ -8,6 +8,7 @@ use esker_lsm::sort::Sorter;
 use esker_lsm::{Account, Seq};
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
+use super::aggregate_from_index::from_index;
 use super::input::Query;
 use super::row_sorter::RowSorter;
 use super::{Explain, Order, Request};
@@ -37,6 +38,23 @@ impl Query {
         let loan = shared.borrow(Account::Queries);
         // A third for the groups, one for their entries, one for the order of the results.
         let share = loan.bytes() / 3;
+        let mut results = Results {
+            ranked: ranked(&grouping, &shared.group, share),
+            group: &shared.group,
+            share,
+            given: 0,
+            repeated: 0,
+            left: grouping.limit().unwrap_or(usize::MAX),
+            buffers: Default::default(),
+            grouping: &grouping,
+            visit,
+        };
+        let mut give = |group| results.take(group);
+        if let Some(explain) = from_index(&self, aggregation, &grouping, &mut give)? {
+            results.finish()?;
+            return Ok(explain);
+        }
+        results.restart();
         let mut spill = Spill {
             sorter: Sorter::new(shared.group.options().fs.clone(), shared.group.dir(), share),
             entries: 0,
@@ -62,14 +80,6 @@ impl Query {
             explain
         };
         spill.take(&mut groups)?;
-        let mut results = Results {
-            ranked: (grouping.is_ordered())
-                .then(|| RowSorter::new(&shared.group, share, grouping.limit())),
-            left: grouping.limit().unwrap_or(usize::MAX),
-            buffers: Default::default(),
-            grouping: &grouping,
-            visit,
-        };
         let mut entries = spill.sorter.finish()?;
         let mut totals = Totals::new(grouping.clone());
         while let Some((entry, _)) = entries.next_pair()? {
@@ -110,6 +120,11 @@ struct Results<'a, 'v> {
     grouping: &'a Grouping,
     /// Groups with an order of their own are sorted first.
     ranked: Option<RowSorter>,
+    group: &'a esker_lsm::Group,
+    share: usize,
+    /// Groups that were passed on, and how many of these come again.
+    given: usize,
+    repeated: usize,
     left: usize,
     buffers: Buffers,
     visit: &'a mut Visit<'v>,
@@ -121,7 +136,18 @@ struct Buffers {
     group: Vec<u8>,
 }
 
+/// The sorter of groups with an order of their own.
+fn ranked(grouping: &Grouping, group: &esker_lsm::Group, share: usize) -> Option<RowSorter> {
+    (grouping.is_ordered()).then(|| RowSorter::new(group, share, grouping.limit()))
+}
+
 impl Results<'_, '_> {
+    /// Forgets what was taken: all groups come again from the first on.
+    fn restart(&mut self) {
+        self.repeated = self.given;
+        self.ranked = ranked(self.grouping, self.group, self.share);
+    }
+
     fn take(&mut self, group: Group) -> Result<ControlFlow<()>> {
         let Some(ranked) = &mut self.ranked else {
             return Ok(self.give(group));
@@ -137,10 +163,15 @@ impl Results<'_, '_> {
     }
 
     fn give(&mut self, group: Group) -> ControlFlow<()> {
+        if self.repeated > 0 {
+            self.repeated -= 1;
+            return ControlFlow::Continue(());
+        }
         if self.left == 0 {
             return ControlFlow::Break(());
         }
         self.left -= 1;
+        self.given += 1;
         (self.visit)(group)
     }
 

@@ -8,15 +8,13 @@ use esker_model::query::{Driver, Lists};
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
 use super::combine::{ListsRead, Whole};
+use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
 use crate::error::Result;
-use crate::index::{self, Candidate, Lookup, Take};
-
-/// Index entries whose keys are looked up together.
-const DOUBTFUL: usize = 64 << 10;
+use crate::index::{self, Lookup, Take};
 
 /// Numbers that are gathered before they go into a set.
 const GATHERED: usize = 64 << 10;
@@ -49,7 +47,7 @@ fn count_whole(mut run: Run) -> Result<Run> {
     }
     let Run { context, steps, .. } = &mut run;
     if let Some(lists) = context.whole_lists() {
-        if !context.is_direct() && context.validity.can_tell() && context.all_answered {
+        if context.tells_current_entries() {
             let before = steps.clone();
             let outcome = count_entries(context, steps, &lists)?;
             if outcome.is_exact {
@@ -100,53 +98,23 @@ fn count_records(run: Run) -> Result<Run> {
 /// entries are current. A record with several values in the range has one number, and a record that
 /// several indexes have, has it in all of them.
 fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<ListsRead> {
-    let (validity, cost) = (&context.validity, &context.costs.keys);
-    let expired = context.expired.as_deref();
     let mut counted = Distinct::default();
-    let mut doubtful: Vec<Candidate> = Vec::new();
     let shared = &context.view.dataset.shared;
     let loan = matches!(lists, Lists::All { .. }).then(|| shared.borrow(Account::Queries));
     let room = loan
         .as_ref()
         .map_or(shared.group.options().memory_budget / 32, Loan::bytes);
     let whole = Whole::new(context, room / 2);
-    validity.prepare(whole.expected(&lists.base())?, cost)?;
-    let validate = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
-        doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let total = doubtful.len() as u64;
-        validity.retain(doubtful, total, cost)?;
-        doubtful
-            .drain(..)
-            .for_each(|candidate| counted.add(candidate.seq));
-        Ok(())
-    };
-    let (mut gone, mut probed) = (0, 0);
-    let mut take = |key: &[u8], seq: Seq| {
-        if expired.is_some_and(|expired| expired.contains(seq)) {
-            gone += 1;
-        } else if validity.is_exact() {
-            counted.add(seq);
-        } else if let Some(superseded) = validity.knows_superseded(seq, key) {
-            if !superseded {
-                counted.add(seq);
-            }
-        } else {
-            doubtful.push(Candidate {
-                seq,
-                key: key.to_vec(),
-                record: None,
-            });
-            probed += 1;
-            if doubtful.len() >= DOUBTFUL {
-                return validate(&mut doubtful, &mut counted);
-            }
-        }
-        Ok(())
-    };
+    // The lists count their own candidates.
+    let mut decided = Steps::default();
+    let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, &mut decided);
+    current.expired = context.expired.as_deref();
+    current.expect(whole.expected(&lists.base())?)?;
+    let mut take = |key: &[u8], seq: Seq| current.offer(&[], key, seq, &mut counted);
     let outcome = whole.run(lists, steps, &mut take)?;
-    validate(&mut doubtful, &mut counted)?;
-    steps.obsolete += gone;
-    steps.probed += probed;
+    current.settle(&mut counted)?;
+    steps.obsolete += decided.obsolete;
+    steps.probed += decided.probed;
     steps.answers += counted.count();
     Ok(outcome)
 }
@@ -154,7 +122,7 @@ fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<
 /// Counts the different numbers of writes. They come in index order, not ascending: inserted one by
 /// one, each would move the larger numbers in a set.
 #[derive(Default)]
-struct Distinct {
+pub(super) struct Distinct {
     gathered: Vec<Seq>,
     /// The numbers that were gathered before.
     set: SeqSet,
@@ -162,7 +130,7 @@ struct Distinct {
 
 impl Distinct {
     #[inline]
-    fn add(&mut self, seq: Seq) {
+    pub(super) fn add(&mut self, seq: Seq) {
         self.gathered.push(seq);
         if self.gathered.len() >= GATHERED {
             self.flush();
@@ -174,12 +142,31 @@ impl Distinct {
         self.set.extend(self.gathered.drain(..));
     }
 
-    fn count(mut self) -> u64 {
+    /// The numbers.
+    pub(super) fn into_set(mut self) -> SeqSet {
+        self.flush();
+        self.set
+    }
+
+    pub(super) fn count(mut self) -> u64 {
         if self.set.is_empty() {
             return distinct(&mut self.gathered);
         }
         self.flush();
         self.set.len()
+    }
+}
+
+/// Counts the records that have current entries.
+impl TakeCurrentEntry for Distinct {
+    #[inline]
+    fn mark(&mut self, _: &[u8], _: bool) -> Result<u32> {
+        Ok(0)
+    }
+
+    #[inline]
+    fn take(&mut self, _: u32, seq: Seq) {
+        self.add(seq);
     }
 }
 

@@ -50,6 +50,13 @@ pub enum Note {
     },
     /// A scan answers the query, because no index can: a condition such as `not` or `is null`.
     NotIndexable,
+    /// The aggregates were computed of the values in an index, without the records.
+    FromIndex,
+    /// The first rows were found by reading an index in the order of its values.
+    InIndexOrder {
+        /// The path of the field.
+        path: Path,
+    },
     /// Before records were read, the indexes of further conditions were asked for the candidates.
     Intersected {
         /// The conditions.
@@ -69,6 +76,13 @@ impl fmt::Display for Note {
             }
             Note::NotIndexable => {
                 f.write_str("no index answers this condition: answered by a scan")
+            }
+            Note::FromIndex => f.write_str("computed of the values in the index, without records"),
+            Note::InIndexOrder { path } => {
+                write!(
+                    f,
+                    "the index of `{path}` was read in its order, up to the last row"
+                )
             }
             Note::Intersected {
                 conditions,

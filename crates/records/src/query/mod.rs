@@ -8,11 +8,13 @@
 //! are compiled by [`esker_model::query`].
 
 mod aggregate;
+mod aggregate_from_index;
 mod answer;
 mod bulk;
 mod bulk_from_index;
 mod combine;
 mod count;
+mod current_entries;
 mod estimates;
 mod execute;
 mod explain;
@@ -29,6 +31,7 @@ mod scan;
 mod scan_apart;
 mod scan_matching;
 mod sorted;
+mod sorted_from_index;
 mod space;
 mod stages;
 #[cfg(test)]

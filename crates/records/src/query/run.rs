@@ -72,11 +72,11 @@ pub(super) struct Context {
     pub(super) expired: Option<Arc<SeqSet>>,
     pub(super) lookup: LookupOptions,
     pub(super) costs: Costs,
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Note>,
 }
 
 impl Context {
-    fn new(query: Query) -> Result<Context> {
+    pub(super) fn new(query: Query) -> Result<Context> {
         let Query {
             view,
             mut request,
@@ -164,6 +164,12 @@ impl Context {
     /// True if candidates that have passed stage 2 are current.
     pub(super) fn knows_current(&self) -> bool {
         self.probes_keys || self.validity.is_exact()
+    }
+
+    /// True if the entries of the driver's index show without the records which of them answer the
+    /// query.
+    pub(super) fn tells_current_entries(&self) -> bool {
+        !self.is_direct() && self.validity.can_tell() && self.all_answered
     }
 
     /// True if records are read to decide which candidates are current.

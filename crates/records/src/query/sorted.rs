@@ -7,13 +7,14 @@ use std::ops::ControlFlow;
 
 use esker_lsm::coding::{Misplaced, Reader, put_bytes};
 use esker_lsm::{Account, Loan, Seq, Slice};
-use esker_model::query::Ranking;
+use esker_model::query::{FieldOrder, Ranking};
 
 use super::answer::{Answer, Ready};
 use super::explain::Explain;
 use super::input::Query;
 use super::row_sorter::{Row, RowSorter, SortedRows};
 use super::run::Run;
+use super::sorted_from_index::{Wanted, from_index};
 use super::{Order, PageToken, bulk};
 use crate::error::{Error, Result};
 
@@ -21,7 +22,9 @@ use crate::error::{Error, Result};
 pub(super) struct SortedAnswer {
     /// The query: about to run, or after it; `None` if it failed.
     run: Option<Run>,
-    ranking: Ranking,
+    ranking: Box<Ranking>,
+    /// The first field of the order.
+    first: Option<FieldOrder>,
     /// Rows up to this rank belong to earlier pages.
     behind: Option<Vec<u8>>,
     most: Option<usize>,
@@ -47,6 +50,7 @@ impl SortedAnswer {
     pub(super) fn new(mut query: Query) -> Result<SortedAnswer> {
         let request = &mut query.request;
         let ranking = Ranking::new(&query.view.layout.shape, &request.order)?;
+        let first = request.order.fields().first().cloned();
         let behind = ranking.behind(request.after.take().as_ref())?;
         let most = request.limit.take();
         // Without fields the keys are enough.
@@ -56,7 +60,8 @@ impl SortedAnswer {
         Ok(SortedAnswer {
             run: Some(Run::new(query)?),
             last: behind.clone(),
-            ranking,
+            ranking: Box::new(ranking),
+            first,
             behind,
             most,
             keys_only,
@@ -106,9 +111,23 @@ impl SortedAnswer {
     }
 
     /// Runs the query, and sorts what it finds.
-    fn sort(&mut self, run: Run) -> Result<()> {
+    fn sort(&mut self, mut run: Run) -> Result<()> {
         let shared = run.context.view.dataset.shared.clone();
         let loan = shared.borrow(Account::Queries);
+        if let (Some(first), Some(most)) = (&self.first, self.most) {
+            let wanted = Wanted {
+                first,
+                most,
+                behind: self.behind.as_deref(),
+                keys_only: self.keys_only,
+                memory: loan.bytes(),
+            };
+            if let Some(rows) = from_index(&mut run, &mut self.ranking, &wanted)? {
+                self.stage = Stage::Rows { rows, _loan: loan };
+                self.run = Some(run);
+                return Ok(());
+            }
+        }
         let mut sorter = RowSorter::new(&shared.group, loan.bytes(), self.most);
         let (ranking, behind, keys_only) = (&mut self.ranking, &self.behind, self.keys_only);
         let (mut rank, mut payload) = (Vec::new(), Vec::new());

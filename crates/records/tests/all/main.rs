@@ -37,6 +37,7 @@ mod expiry;
 mod extension;
 mod fields;
 mod format;
+mod from_index;
 mod inserts;
 mod limits;
 mod maintenance;

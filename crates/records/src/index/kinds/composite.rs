@@ -68,6 +68,10 @@ impl IndexType for Composite {
         })
     }
 
+    fn is_in_value_order(&self) -> bool {
+        true
+    }
+
     fn entries_of(
         &self,
         _attribute: &Attribute,

@@ -90,6 +90,10 @@ impl IndexType for Eager {
         })
     }
 
+    fn is_in_value_order(&self) -> bool {
+        true
+    }
+
     fn entries_of(
         &self,
         attribute: &Attribute,

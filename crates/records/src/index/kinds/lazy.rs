@@ -91,6 +91,10 @@ impl IndexType for Lazy {
         })
     }
 
+    fn is_in_value_order(&self) -> bool {
+        true
+    }
+
     fn entries_of(
         &self,
         attribute: &Attribute,

@@ -84,6 +84,10 @@ impl IndexType for Recent {
         })
     }
 
+    fn is_in_value_order(&self) -> bool {
+        true
+    }
+
     fn entries_of(
         &self,
         _attribute: &Attribute,
