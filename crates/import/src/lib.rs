@@ -36,6 +36,7 @@ mod feed;
 mod load;
 mod observer;
 mod pending;
+mod refused;
 mod rejects;
 mod replaced;
 mod resume;

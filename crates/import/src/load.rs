@@ -25,24 +25,36 @@ pub const BATCH_BYTES: usize = 1 << 20;
 
 /// An import of files into a dataset.
 pub struct Import {
-    feed: Feed,
+    pub(crate) feed: Feed,
     durability: Durability,
-    strict: bool,
+    pub(crate) strict: bool,
     restart: bool,
     /// The rejected lines of each source.
     rejects: Vec<Rejects>,
     resume: Resume,
-    loaded: u64,
+    pub(crate) loaded: u64,
     /// The number of these that an earlier, interrupted import loaded.
     resumed: u64,
     rejected: u64,
-    replaced: Replaced,
+    pub(crate) replaced: Replaced,
     /// The last line that is in a batch or rejected.
-    done: Place,
+    pub(crate) done: Place,
     /// As [`Import::done`], without the batch that is not committed yet.
-    committed: Place,
+    pub(crate) committed: Place,
     /// The records of that batch, if their values must be unique.
-    pending: Pending,
+    pub(crate) pending: Pending,
+}
+
+/// The progress that a commit notes.
+#[derive(Clone, Copy)]
+pub(crate) struct Progress {
+    /// The last line that is done.
+    pub(crate) place: Place,
+    /// Records loaded up to it, and records replaced.
+    pub(crate) loaded: u64,
+    pub(crate) replaced: u64,
+    /// The import is complete.
+    pub(crate) is_last: bool,
 }
 
 /// The result of an import.
@@ -280,66 +292,60 @@ impl Import {
         let replaced = self.replaced.count();
         self.replaced.look(dataset)?;
         let records = batch.len() as u64;
-        let mut bad = None;
-        let result = self.commit_with_note(&mut **batch, records, is_last);
-        match result {
-            Ok(()) => self.loaded += records,
-            Err(Error::Store(esker::Error::NotUnique(_))) if self.pending.can_retry() => {
+        let progress = Progress {
+            place: self.done,
+            loaded: self.loaded + records,
+            replaced: self.replaced.count(),
+            is_last,
+        };
+        let bad = match self.commit_with_note(&mut **batch, progress) {
+            Ok(()) => {
+                self.loaded += records;
+                None
+            }
+            Err(Error::Store(error @ esker::Error::NotUnique(_))) if self.pending.can_retry() => {
                 *batch = dataset.batch();
-                bad = self.commit_each(dataset, replaced, observer)?;
-                self.commit_with_note(&mut **batch, 0, is_last && bad.is_none())?;
+                self.commit_refused(dataset, error, is_last, replaced, observer)?
             }
             Err(error) => return Err(error),
-        }
-        self.pending.clear();
+        };
+        self.pending.take();
         self.committed = self.done;
         Ok(bad)
     }
 
     /// Commits a batch with a note of the progress.
-    fn commit_with_note(
+    pub(crate) fn commit_with_note(
         &mut self,
         batch: &mut dyn Batch,
-        records: u64,
-        is_last: bool,
+        progress: Progress,
     ) -> Result<()> {
-        if is_last {
+        if progress.is_last {
             self.resume.forget(batch)?;
         } else {
             let rejected = self.rejects.iter().map(Rejects::done).collect();
-            let counts = (self.loaded + records, self.replaced.count());
-            self.resume.note(batch, self.done, counts, rejected)?;
+            let counts = (progress.loaded, progress.replaced);
+            self.resume.note(batch, progress.place, counts, rejected)?;
         }
         batch.durability(self.durability);
         Ok(batch.commit()?)
     }
 
-    /// Commits the records of a batch one by one, and rejects those that are refused. A strict
-    /// import ends before the first of them, which is returned.
-    fn commit_each(
+    /// Adds a line that a commit refused to the rejected ones.
+    pub(crate) fn add_rejected(
         &mut self,
-        dataset: &dyn Dataset,
-        replaced: u64,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<String>> {
-        let outcome = (self.pending).commit_each(dataset, self.durability, self.strict)?;
-        self.loaded += outcome.records;
-        self.replaced.resume(replaced + outcome.replaced);
-        self.rejected += outcome.refused.len() as u64;
-        for (place, text, reason) in &outcome.refused {
-            let mut note = |note: &Note| observer.note(note);
-            let rejects = &mut self.rejects[place.source];
-            let added = rejects.add(place.line, reason, text, &mut note);
-            added.map_err(unwritten)?;
-            rejects.set_done();
-        }
-        self.flush_rejects()?;
-        let refused = outcome.refused.first().filter(|_| self.strict);
-        Ok(refused.map(|(place, _, reason)| {
-            self.done = outcome.last.unwrap_or(self.committed);
-            let name = self.feed.name(place.source);
-            format!("{name}, line {}: {reason}", place.line)
-        }))
+        place: Place,
+        reason: &str,
+        text: &[u8],
+        note: &mut dyn FnMut(&Note),
+    ) -> Result<()> {
+        self.rejected += 1;
+        let rejects = &mut self.rejects[place.source];
+        rejects
+            .add(place.line, reason, text, note)
+            .map_err(unwritten)?;
+        rejects.set_done();
+        self.flush_rejects()
     }
 
     /// Loads everything, or until the import must stop; records read before that are committed.
@@ -381,7 +387,8 @@ impl Import {
                     bad: put_record(text, &mut |record| {
                         batch.put_json(record)?;
                         self.replaced.put(batch.last_key());
-                        self.pending.add(Place { source, line, part }, record);
+                        let place = Place { source, line, part };
+                        self.pending.add(place, batch.last_key(), record);
                         Ok(())
                     }),
                 },

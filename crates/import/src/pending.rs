@@ -1,11 +1,8 @@
 //! The records of a batch, kept until its commit, for datasets with unique values: if the commit is
-//! refused because two records would share a value, the records are committed one by one, and
-//! those that are refused alone are rejected like other bad lines.
+//! refused because two records would share a value, it is repeated without the refused record.
 
-use esker::{Durability, Error, Key};
 use esker_store::Dataset;
 
-use crate::error::Result;
 use crate::feed::Place;
 
 /// The records of a batch that is not committed yet.
@@ -13,20 +10,15 @@ use crate::feed::Place;
 pub(crate) struct Pending {
     /// The dataset has unique values; otherwise nothing is kept.
     is_needed: bool,
-    records: Vec<(Place, Vec<u8>)>,
+    records: Vec<PendingRecord>,
 }
 
-/// What committing records one by one came to.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    /// Records committed.
-    pub(crate) records: u64,
-    /// Of these, records that replaced another.
-    pub(crate) replaced: u64,
-    /// The refused records, with reasons.
-    pub(crate) refused: Vec<(Place, Vec<u8>, String)>,
-    /// The place of the last record that was committed.
-    pub(crate) last: Option<Place>,
+/// A record of the batch.
+pub(crate) struct PendingRecord {
+    pub(crate) place: Place,
+    /// Its encoded key.
+    pub(crate) key: Vec<u8>,
+    pub(crate) json: Vec<u8>,
 }
 
 impl Pending {
@@ -41,9 +33,13 @@ impl Pending {
     }
 
     /// Keeps a record that was put into the batch.
-    pub(crate) fn add(&mut self, place: Place, record: &[u8]) {
+    pub(crate) fn add(&mut self, place: Place, key: &[u8], json: &[u8]) {
         if self.is_needed {
-            self.records.push((place, record.to_vec()));
+            self.records.push(PendingRecord {
+                place,
+                key: key.to_vec(),
+                json: json.to_vec(),
+            });
         }
     }
 
@@ -52,54 +48,8 @@ impl Pending {
         self.is_needed
     }
 
-    /// The batch was committed.
-    pub(crate) fn clear(&mut self) {
-        self.records.clear();
-    }
-
-    /// Commits the records one by one, up to the first refused one if `strict`.
-    ///
-    /// # Errors
-    /// Any error but [`Error::NotUnique`].
-    pub(crate) fn commit_each(
-        &mut self,
-        dataset: &dyn Dataset,
-        durability: Durability,
-        strict: bool,
-    ) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let key_type = dataset.def().key_type;
-        let mut batch = dataset.batch();
-        for (place, record) in self.records.drain(..) {
-            let put = batch.put_json(&record);
-            let refused = match put {
-                Ok(()) => {
-                    let key = Key::from_encoded(key_type, batch.last_key().to_vec());
-                    let replaces = dataset.get(&key)?.is_some();
-                    batch.durability(durability);
-                    let committed = batch.commit();
-                    outcome.replaced += u64::from(replaces && committed.is_ok());
-                    committed
-                }
-                // The definition may have changed meanwhile.
-                Err(error) => Err(error),
-            };
-            match refused {
-                Ok(()) => {
-                    outcome.records += 1;
-                    outcome.last = Some(place);
-                }
-                Err(error @ (Error::NotUnique(_) | Error::Record(_))) => {
-                    outcome.refused.push((place, record, error.to_string()));
-                    if strict {
-                        break;
-                    }
-                    batch = dataset.batch();
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.records.clear();
-        Ok(outcome)
+    /// The records, in the order of the input; none are kept any more.
+    pub(crate) fn take(&mut self) -> Vec<PendingRecord> {
+        std::mem::take(&mut self.records)
     }
 }

@@ -108,6 +108,16 @@ impl Replaced {
         self.count
     }
 
+    /// Counts records that are committed apart from the batch.
+    pub(crate) fn add(&mut self, records: u64) {
+        self.count += records;
+    }
+
+    /// Takes back records that were counted and then refused.
+    pub(crate) fn subtract(&mut self, records: u64) {
+        self.count = self.count.saturating_sub(records);
+    }
+
     /// Continues with the count of an interrupted import.
     pub(crate) fn resume(&mut self, count: u64) {
         self.count = count;

@@ -393,6 +393,72 @@ fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
 }
 
 #[test]
+fn a_refused_record_takes_no_other_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(
+        dir.path().join("store"),
+        Mode::Create,
+        esker::Options::default(),
+    )
+    .unwrap();
+    let index = esker::Index::composite().int().unique();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int).index("v", index);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let mut batch = dataset.batch();
+    for (id, v) in [(1, 1), (2, 2), (100, 7)] {
+        let record = format!("{{\"id\":{id},\"v\":{v}}}");
+        batch.put_json(record.as_bytes()).unwrap();
+    }
+    batch.commit().unwrap();
+    let input = dir.path().join("in.ndjson");
+    let run = |strict| {
+        let sources = sources(std::slice::from_ref(&input), None).unwrap();
+        Import::new(sources).strict(strict).run(&*dataset, &mut ())
+    };
+    let load = |text: &str, strict| {
+        std::fs::write(&input, text).unwrap();
+        run(strict)
+    };
+    // The batch exchanges two values, which its lines could not one by one.
+    let swap = "{\"id\":1,\"v\":2}\n{\"id\":2,\"v\":1}\n{\"id\":3,\"v\":7}\n";
+    let report = load(swap, false);
+    assert!(matches!(report.end, End::Complete), "{:?}", report.end);
+    assert_eq!((report.records, report.replaced), (2, 2));
+    assert_eq!(rejected_lines(&input), [3]);
+    // More refused lines than are left out by a try each.
+    let many: String = (10..60)
+        .map(|id| {
+            format!(
+                "{{\"id\":{id},\"v\":{}}}\n",
+                if id % 2 == 0 { 7 } else { id }
+            )
+        })
+        .collect();
+    let report = load(&many, false);
+    assert!(matches!(report.end, End::Complete), "{:?}", report.end);
+    assert_eq!((report.records, report.rejected), (25, 25));
+    let mut refused = rejected_lines(&input);
+    refused.sort_unstable();
+    assert_eq!(refused, (1..50).step_by(2).collect::<Vec<u64>>());
+    // Of a line with several records the first one is stored, and the line is read again.
+    let several = "{\"id\":70,\"v\":70}\n\
+         {\"id\":71,\"v\":71} {\"id\":72,\"v\":7} {\"id\":73,\"v\":73}\n";
+    let report = load(several, true);
+    assert!(matches!(report.end, End::Bad(_)), "{:?}", report.end);
+    assert_eq!(report.records, 1);
+    let key = |id: &str| esker::Key::parse(esker::KeyType::Int, id).unwrap();
+    let mut batch = dataset.batch();
+    batch.delete(&key("100")).unwrap();
+    batch.commit().unwrap();
+    let report = run(true);
+    assert!(matches!(report.end, End::Complete), "{:?}", report.end);
+    assert_eq!((report.resumed, report.records), (1, 4));
+    for id in ["70", "71", "72", "73"] {
+        assert!(dataset.get(&key(id)).unwrap().is_some(), "{id} is lost");
+    }
+}
+
+#[test]
 fn long_texts_are_cut_between_characters() {
     assert_eq!(cut(b"short"), b"short");
     let text = "\u{20AC}".repeat(TEXT_MAX);

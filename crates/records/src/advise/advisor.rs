@@ -164,6 +164,7 @@ impl Handle {
             let present = Present {
                 kind: Some(attribute.kind),
                 is_point: attribute.ty.has_place(),
+                is_unique: attribute.unique,
                 is_in_tables: layout.stored.in_all_records(attribute.id),
             };
             attributes.push((attribute.path.clone(), present));
@@ -186,6 +187,7 @@ impl Handle {
                 let present = Present {
                     kind: None,
                     is_point: false,
+                    is_unique: false,
                     is_in_tables: !bodies::are_apart(layout),
                 };
                 attributes.push((path, present));
@@ -304,6 +306,8 @@ struct Present {
     /// `None` if it is not declared.
     kind: Option<IndexKind>,
     is_point: bool,
+    /// Each commit reads the index for the values of its records.
+    is_unique: bool,
     /// Tables of the data have the attribute, so that it can have an embedded index.
     is_in_tables: bool,
 }
@@ -321,6 +325,9 @@ fn recommend(
     let keep = |why: &str| (used, why.to_string());
     if used.is_clustered() {
         return keep("the records are stored in the order of this field");
+    }
+    if present.is_unique {
+        return keep("its values must be unique, and commits look them up in this index");
     }
     if workload.lookups + workload.ranges <= 0.0 {
         let why = "never queried: an index would make writes slower and no query faster";

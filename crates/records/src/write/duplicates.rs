@@ -37,6 +37,9 @@ impl<'a> Duplicates<'a> {
     /// Any read error. An error also ends the search when it has found a duplicate, which
     /// [`Duplicates::finish`] returns.
     pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) -> Result<()> {
+        if self.is_stand_in(value) {
+            return Ok(());
+        }
         if value != self.value || self.found.len() >= TOGETHER {
             self.compare()?;
         }
@@ -54,12 +57,18 @@ impl<'a> Duplicates<'a> {
     /// As [`Duplicates::add`].
     pub(crate) fn add_all_of(&mut self, value: &[u8]) -> Result<()> {
         // The entries of a value follow each other.
-        if value == self.value {
+        if value == self.value || self.is_stand_in(value) {
             return Ok(());
         }
         self.begin(value);
         (self.holders).search(&self.index, value, 0, &mut self.found)?;
         self.compare()
+    }
+
+    /// True for the one value that stands for all that the index cannot tell apart: records may share
+    /// it, and there may be many.
+    fn is_stand_in(&self, value: &[u8]) -> bool {
+        other(self.index.attribute.ty) == Some(value)
     }
 
     fn begin(&mut self, value: &[u8]) {
@@ -71,7 +80,7 @@ impl<'a> Duplicates<'a> {
     /// Keeps the keys whose records are current; an error if there are two.
     fn compare(&mut self) -> Result<()> {
         let attribute = self.index.attribute;
-        if self.found.len() < 2 || other(attribute.ty) == Some(self.value.as_slice()) {
+        if self.found.len() < 2 {
             return Ok(());
         }
         self.holders.retain_current(&mut self.found)?;

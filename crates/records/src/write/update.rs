@@ -4,7 +4,7 @@
 use esker_model::{Key, Update};
 
 use super::{DatasetWrites, commit};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::Handle;
 use esker_model::Record;
 
@@ -67,6 +67,15 @@ impl Handle {
             match commit(std::slice::from_mut(&mut batch), self.shared.durability) {
                 Ok(()) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
+                // Another record has the value: perhaps because of a commit that has changed this
+                // record, too. Then the change is made again from what it is now.
+                Err(error) if error.kind() == ErrorKind::NotUnique => {
+                    let now = self.find(key.clone(), None)?;
+                    if now.map(|now| now.seq()) == old.map(|old| old.seq()) {
+                        return Err(error);
+                    }
+                    batch.clear();
+                }
                 Err(error) => return Err(error),
             }
         }

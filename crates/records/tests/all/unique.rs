@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use esker::advise::AdvisedChange;
 use esker::schema::{Maintenance, Tokenizer};
 use esker::{
     Database, Dataset, DatasetDef, Error, ErrorKind, Index, IndexKind, KeyType, NotUnique, Type,
@@ -113,6 +114,55 @@ fn a_value_belongs_to_one_record() {
         d.put_json(body(3, json!(7)).as_bytes()).unwrap();
         check(&db);
     });
+}
+
+#[test]
+fn an_update_that_was_overtaken_is_made_again_before_it_is_refused() {
+    each(|kind, strategy| {
+        let fs = Arc::new(Memory::new());
+        let db = Database::create_or_open(FsPath::new(DIR), small(fs)).unwrap();
+        let d = db.create_dataset::<i64>("d", def(kind, strategy)).unwrap();
+        d.put_json(body(1, json!(1)).as_bytes()).unwrap();
+        let mut calls = 0;
+        let updated = d.update(1, |old| {
+            calls += 1;
+            if calls == 1 {
+                // Gives the record another value, and its next one to another record.
+                let mut batch = d.batch();
+                batch.put_json(body(1, json!(3)).as_bytes()).unwrap();
+                batch.put_json(body(2, json!(2)).as_bytes()).unwrap();
+                batch.commit().unwrap();
+            }
+            let old: Json = old.unwrap().parse().unwrap();
+            match old["v"].as_i64() {
+                Some(1) => Update::Put(body(1, json!(2)).into_bytes()),
+                _ => Update::Keep,
+            }
+        });
+        updated.unwrap();
+        assert_eq!(calls, 2);
+    });
+}
+
+#[test]
+fn the_advice_keeps_an_index_whose_values_must_be_unique() {
+    let fs = Arc::new(Memory::new());
+    let db = Database::create_or_open(FsPath::new(DIR), small(fs)).unwrap();
+    let def = def(IndexKind::Composite, 0).index(path("w"), Index::composite().int());
+    let d = db.create_dataset::<i64>("d", def).unwrap();
+    for id in 0..200 {
+        let record = json!({"id": id, "v": id, "w": id % 7}).to_string();
+        d.put_json(record.as_bytes()).unwrap();
+        d.get(id).unwrap();
+    }
+    let advice = d.advise(None).unwrap();
+    let changes = advice
+        .attributes
+        .iter()
+        .map(|of| (of.path.to_string(), of.change));
+    let changes: BTreeMap<_, _> = changes.collect();
+    assert_eq!(changes["v"], AdvisedChange::Keep);
+    assert_eq!(changes["w"], AdvisedChange::Drop);
 }
 
 #[test]
