@@ -331,7 +331,10 @@ impl Import {
             let rejects = &mut self.rejects[place.source];
             let added = rejects.add(place.line, reason, text, &mut note);
             added.map_err(unwritten)?;
-            rejects.set_done();
+            // The line that ends a strict import is read again by the next one.
+            if !self.strict {
+                rejects.set_done();
+            }
         }
         self.flush_rejects()?;
         let refused = outcome.refused.first().filter(|_| self.strict);
