@@ -266,7 +266,8 @@ impl World {
             && change != Change::DropIndex
             && self.depth == 0
         {
-            let writes = !inside.steps.is_empty();
+            // A switch that is resumed compares nothing.
+            let writes = change != Change::Add || !inside.steps.is_empty();
             self.compare_build(at, uid, index, refused, writes);
         }
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
