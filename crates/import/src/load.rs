@@ -344,7 +344,10 @@ impl Import {
         rejects
             .add(place.line, reason, text, note)
             .map_err(unwritten)?;
-        rejects.set_done();
+        // The line that ends a strict import is read again by the next one.
+        if !self.strict {
+            rejects.set_done();
+        }
         self.flush_rejects()
     }
 

@@ -389,7 +389,8 @@ fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
     batch.commit().unwrap();
     let report = import(true).run(&*dataset, &mut ());
     assert!(matches!(report.end, End::Complete), "{:?}", report.end);
-    assert_eq!((report.resumed, report.records), (1, 3));
+    assert_eq!((report.resumed, report.records, report.rejected), (1, 3, 0));
+    assert!(rejected_lines(&input).is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use esker_model::condition::{Expr, Filter, field};
-use esker_model::definition::{DatasetDef, Index, StoredChange, StoredDef};
+use esker_model::definition::{DatasetDef, Index, StoredAttribute, StoredChange, StoredDef};
 use esker_model::geometry::{Area, Point, Space};
 use esker_model::schema::{
     Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, other,
@@ -232,7 +232,10 @@ fn definitions_keep_units_and_lenience() {
     let def = DatasetDef::new("id", KeyType::Int).index("e", Index::recent().string().unique());
     let mut stored = StoredDef::new(&def);
     stored.change = Some(StoredChange {
-        attribute: stored.attributes[0].clone(),
+        attribute: StoredAttribute {
+            since: 7,
+            ..stored.attributes[0].clone()
+        },
         since: 7,
         tables: 1,
         gathered: true,

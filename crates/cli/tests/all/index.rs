@@ -228,3 +228,53 @@ fn a_damaged_index_is_dropped_by_one_command() {
     assert_eq!(run.stdout.trim(), "200");
     esker(&["check", &store]).expect(0);
 }
+
+#[test]
+fn a_second_record_with_a_unique_value_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("users.ndjson");
+    let lines = [
+        r#"{"id":1,"email":"ann@x","team":"a"}"#,
+        r#"{"id":2,"email":"bob@x","team":"a"}"#,
+        r#"{"id":3,"email":"ann@x","team":"b"}"#,
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let store = dir.path().join("store").display().to_string();
+    let file = file.display().to_string();
+    let index = "email:composite:unique";
+    let load = ["load", &store, "d", &file, "--key", "id", "--index", index];
+    let run = esker(&load).expect(2);
+    assert!(
+        run.stderr.contains("2 records loaded, 1 rejected"),
+        "{}",
+        run.stderr
+    );
+    let rejected = std::fs::read_to_string(format!("{file}.rejected")).unwrap();
+    assert!(rejected.contains("`email` must be unique"), "{rejected}");
+    assert!(rejected.contains("keys 3 and 1"), "{rejected}");
+    let list = esker(&["list", &store]).expect(0).stdout;
+    assert!(
+        list.contains("--index email:composite:string:unique"),
+        "{list}"
+    );
+    assert_eq!(stat(&store)["indexes"][0]["type"], "string, unique");
+    // A switch keeps values unique; text that says so is refused.
+    let switch = |to: &str| esker(&["index", "switch", &store, "d", to]);
+    switch("email:recent:unique").expect(2);
+    switch("email:recent").expect(0);
+    let list = esker(&["list", &store]).expect(0).stdout;
+    assert!(
+        list.contains("--index email:recent:string:unique"),
+        "{list}"
+    );
+    // Two records have the same value.
+    let run = esker(&["index", "add", &store, "d", "team:lazy:string:unique"]).expect(2);
+    assert!(
+        run.stderr.contains("`team` must be unique"),
+        "{}",
+        run.stderr
+    );
+    let run = esker(&["index", "add", &store, "d", "team:embedded:string:unique"]).expect(2);
+    assert!(run.stderr.contains("cannot be unique"), "{}", run.stderr);
+    esker(&["check", &store]).expect(0);
+}

@@ -146,8 +146,8 @@ impl Index {
         self.lenient
     }
 
-    /// No two current records may have the same value: a write that would give a record the value of
-    /// another one is refused. For the kinds lazy, composite, recent and eager.
+    /// No two current records may have the same value: a write that would give a record the value
+    /// of another one is refused. For the kinds lazy, composite, recent and eager.
     ///
     /// Records without a value are not affected. Of arrays each element counts. A record that has
     /// expired no longer holds its values. In a [lenient](Index::lenient) index, values of other

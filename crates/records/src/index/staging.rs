@@ -144,8 +144,8 @@ impl Piece {
     }
 }
 
-/// Visits each collected index entry, or those of a value: value, key, sequence number. The order is
-/// by value, then by key or from the newest to the oldest, as the index type requires.
+/// Visits each collected index entry, or those of a value: value, key, sequence number. The order
+/// is by value, then by key or from the newest to the oldest, as the index type requires.
 pub(crate) fn each_staged(
     snapshot: &Snapshot,
     staging: TreeId,

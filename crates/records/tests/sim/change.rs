@@ -265,9 +265,10 @@ impl World {
             && (refused || matches!(&result, Ok(Some(change)) if change.complete))
             && change != Change::DropIndex
             && self.depth == 0
-            && inside.steps.is_empty()
         {
-            self.compare_build(at, uid, index, refused);
+            // A switch that is resumed compares nothing.
+            let writes = change != Change::Add || !inside.steps.is_empty();
+            self.compare_build(at, uid, index, refused, writes);
         }
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());
         let changed = self.decide(at, result, &allowed);

@@ -62,6 +62,7 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
     widening.lenient = Rng::with_seed(seed ^ 0x6c65_6e69_656e).usize(0..5) == 0;
     let mut unique = Rng::with_seed(seed ^ 0x756e_6971_7565);
     widening.unique = (unique.usize(0..4) == 0).then(|| unique.usize(0..DECLARED + 1));
+    widening.expires |= widening.unique.is_some() && unique.bool();
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| writes.clone()).collect();
@@ -123,6 +124,17 @@ impl Widening {
             && rng.usize(0..3) == 0
         {
             *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
+        }
+        if let Action::Index {
+            path, kind, change, ..
+        } = action
+            && let Some(at) = self.unique
+            && rng.bool()
+        {
+            *path = at as u8;
+            *kind = rng.u8(4..8);
+            *change =
+                [Change::Add, Change::Add, Change::DropIndex, Change::Resume][rng.usize(0..4)];
         }
         if let Action::Index { change, .. } = action
             && self.rebuilds

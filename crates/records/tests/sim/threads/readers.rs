@@ -9,7 +9,7 @@ use esker::{Database, DatasetDef, DatasetSnapshot, KeyType};
 use esker_sim::memory::PowerCut;
 
 use super::{Alarm, KEYS, NAMES, Shared, VALUES, options};
-use crate::action::{ONE, PATHS};
+use crate::action::{ABSENT, ONE, PATHS};
 use crate::common::DIR;
 use crate::model::{key, row};
 
@@ -167,7 +167,9 @@ impl Shared {
                     for id in 0..KEYS / 2 {
                         let number = self.number.fetch_add(1, SeqCst);
                         let key = key(KeyType::Int, id * 2);
-                        let cells = [ONE + id % 3; PATHS.len()];
+                        let mut cells = [ONE + id % 3; PATHS.len()];
+                        // Its values may be unique.
+                        cells[0] = ABSENT;
                         let made = row(&key, &VALUES, &cells, (9, 0, None), None, number);
                         dataset.put_json(made.put.body.as_bytes()).unwrap();
                         let mut all = self.made.lock().unwrap();
