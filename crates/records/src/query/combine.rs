@@ -27,6 +27,10 @@ const READAHEAD_ENTRIES: u64 = 10_000;
 /// The most numbers that are gathered before they go into a set.
 const GATHERED: usize = 64 << 10;
 
+/// The most ranges of a union that are read whole: a cursor for each costs more than a lookup, if
+/// most of them are empty.
+const MOST_RANGES: usize = 16;
+
 /// Receives key and number of an entry.
 pub(super) type VisitKey<'v> = dyn FnMut(&[u8], Seq) -> Result<()> + 'v;
 
@@ -292,11 +296,19 @@ impl Context {
         alone.map(Lists::One).or_else(|| self.lists())
     }
 
-    /// The lists of the driver, if all are those of stand-alone indexes without records.
+    /// The lists of the driver, if all are those of stand-alone indexes without records. Many
+    /// values are looked up one by one instead.
     fn lists(&self) -> Option<Lists> {
         let lists = match &self.plan.driver {
             Driver::Index(at) => Lists::One(*at),
-            Driver::Union(all) => Lists::Any(all.iter().copied().map(Lists::One).collect()),
+            Driver::Union(all) => {
+                let sought = all.iter().filter_map(|at| listed(self, *at).ok());
+                let ranges = sought.map(|listed| listed.sought.len()).sum::<usize>();
+                if ranges > MOST_RANGES {
+                    return None;
+                }
+                Lists::Any(all.iter().copied().map(Lists::One).collect())
+            }
             Driver::Combined(combined) => combined.lists.clone(),
             Driver::Scan => return None,
         };

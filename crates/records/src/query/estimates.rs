@@ -33,24 +33,24 @@ pub(super) struct Estimates<'a> {
 }
 
 impl Estimates<'_> {
-    /// An estimate by which a combination always seems cheaper.
+    /// The estimate, or one by which a combination always or never seems cheaper.
     fn favoured(&mut self, expected: Expected) -> Result<Expected> {
-        let Some(listing) = expected.listing else {
-            return Ok(expected);
+        let (candidates, listing) = match (self.combining, expected.listing) {
+            (Combining::Always, Some(listing)) => (expected.candidates, listing),
+            (Combining::Never, _) => {
+                return Ok(Expected {
+                    listing: None,
+                    ..expected
+                });
+            }
+            (Combining::Auto | Combining::Always, _) => return Ok(expected),
         };
         let most = self.records()?.unwrap_or_default() / 2;
-        let candidates = expected.candidates.clamp(1, most);
-        Ok(match self.combining {
-            Combining::Auto => expected,
-            Combining::Never => Expected {
-                listing: None,
-                ..expected
-            },
-            Combining::Always => Expected {
-                candidates,
-                work: 1e3 * candidates as f64 + listing,
-                listing: Some(0.0),
-            },
+        let candidates = candidates.clamp(1, most.max(1));
+        Ok(Expected {
+            candidates,
+            work: 1e3 * candidates as f64 + listing,
+            listing: Some(0.0),
         })
     }
 }
