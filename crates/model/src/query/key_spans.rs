@@ -77,6 +77,14 @@ impl KeySpans {
         }
     }
 
+    /// The keys of a span.
+    pub fn of_span(span: Span) -> KeySpans {
+        KeySpans {
+            spans: Some(vec![span]),
+            are_points: false,
+        }
+    }
+
     /// The keys that begin with one of `begins`. These are ascending, and none begins with another.
     fn beginning_with(begins: Vec<Vec<u8>>) -> KeySpans {
         if begins.iter().any(Vec::is_empty) {

@@ -13,7 +13,9 @@ use super::grouping::{ColumnOf, Grouping, SlotKind};
 use super::totals::{Open, Totals};
 use super::{Aggregate, Aggregation, Shape};
 use crate::error::Result;
-use crate::schema::ordered::{ABSENT, Amount, Ordered, Scalar, decode, encode_attribute};
+use crate::schema::ordered::{
+    ABSENT, Amount, FieldValues, Ordered, Scalar, decode, encode_attribute,
+};
 use crate::schema::{Type, time};
 use crate::tokens::Tokenizer;
 
@@ -26,8 +28,9 @@ pub struct ValueTotals {
     totals: Totals,
     /// What is known of all records, if they are one group.
     whole: Open,
-    /// Buffer.
+    /// Buffers.
     value: Vec<u8>,
+    values: FieldValues,
 }
 
 impl ValueTotals {
@@ -69,6 +72,7 @@ impl ValueTotals {
             totals: Totals::new(grouping.clone()),
             whole: Open::new(grouping, &[]),
             value: Vec::new(),
+            values: FieldValues::default(),
         })
     }
 
@@ -106,12 +110,34 @@ impl ValueTotals {
         slots.any(|slot| slot.kind == SlotKind::Greatest)
     }
 
-    /// True if the result shows times, which are written as numbers if a record has a number there:
-    /// an index does not tell.
+    /// True if the result shows times, which are written as numbers if a record has a number there
+    /// ([`ValueTotals::has_number`]): an index does not tell.
     pub fn shows_times(&self) -> bool {
         let is_shown = |kind| matches!(kind, SlotKind::Least | SlotKind::Greatest);
         let shows = self.is_grouped() || self.grouping.slots.iter().any(|slot| is_shown(slot.kind));
         self.ty.is_time() && shows
+    }
+
+    /// True if a record has a number, read as a time, at the field: one that is in the group of this
+    /// key, or without a key any. `json` is the record.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.
+    pub fn has_number(&mut self, json: &[u8], key: Option<&[u8]>) -> Result<bool> {
+        self.grouping.reader.read(json, &mut self.values);
+        let buckets = self.grouping.by.iter().find_map(|by| by.buckets.as_ref());
+        for value in self.values.of(0).filter(|value| value.is_number) {
+            let Some(key) = key else { return Ok(true) };
+            self.value.clear();
+            match buckets {
+                Some(buckets) => _ = buckets.begin(value, &mut self.value)?,
+                None => self.value.extend_from_slice(value.bytes),
+            }
+            if self.value == key {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Replaces `key` by the key of the group that a record with this encoded value belongs to, or

@@ -4,13 +4,14 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::sort::Sorter;
-use esker_lsm::{Account, Seq};
+use esker_lsm::Account;
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
 use super::aggregate_from_index::from_index;
+use super::group_records::{Entries, Spill, group_records};
 use super::input::Query;
 use super::row_sorter::RowSorter;
+use super::run::Run;
 use super::{Explain, Order, Request};
 use crate::error::{Error, Result};
 
@@ -55,34 +56,25 @@ impl Query {
             return Ok(explain);
         }
         results.restart();
-        let mut spill = Spill {
-            sorter: Sorter::new(shared.group.options().fs.clone(), shared.group.dir(), share),
-            entries: 0,
-        };
-        let mut groups = Groups::new(grouping.clone());
-        let explain = if aggregation.is_count() {
-            let (count, explain) = self.count()?;
+        let explain;
+        let mut entries = if aggregation.is_count() {
+            let (count, counted) = self.count()?;
+            let mut groups = Groups::new(grouping.clone());
             groups.add_counted(count);
-            explain
+            let mut spill = Spill::new(&shared.group, share);
+            spill.take(&mut groups)?;
+            explain = counted;
+            Entries::new(vec![spill.finish()?])
         } else {
-            let mut added = Ok(());
-            let explain = self.visit(&mut |record| {
-                added = groups.add(record.json()).map_err(Error::from);
-                if groups.bytes() > share && added.is_ok() {
-                    added = spill.take(&mut groups);
-                }
-                match added {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                }
-            })?;
-            added?;
-            explain
+            let mut query = self;
+            query.request.keys_only = false;
+            let run = Run::new(query)?;
+            let grouped = group_records(run, &grouping, share)?;
+            explain = grouped.run.explain();
+            Entries::new(grouped.entries)
         };
-        spill.take(&mut groups)?;
-        let mut entries = spill.sorter.finish()?;
         let mut totals = Totals::new(grouping.clone());
-        while let Some((entry, _)) = entries.next_pair()? {
+        while let Some(entry) = entries.next()? {
             if let Some(group) = totals.push(entry)?
                 && results.take(group)?.is_break()
             {
@@ -96,22 +88,6 @@ impl Query {
         }
         results.finish()?;
         Ok(explain)
-    }
-}
-
-/// The entries of groups that are not in memory as groups.
-struct Spill {
-    sorter: Sorter,
-    /// The number of the next entry, which keeps equal entries apart.
-    entries: Seq,
-}
-
-impl Spill {
-    fn take(&mut self, groups: &mut Groups) -> Result<()> {
-        groups.drain(&mut |entry| {
-            self.entries += 1;
-            Ok(self.sorter.add(entry, self.entries)?)
-        })
     }
 }
 

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker_lsm::{Cursor, Seq, SeqSet};
+use esker_model::Key;
 use esker_model::query::{Aggregation, Group, Grouping, ValueTotals};
 
 use super::count::Distinct;
@@ -38,6 +39,12 @@ const UNDECIDED: usize = 16 << 10;
 /// Writes in such groups.
 const HELD: usize = 256 << 10;
 
+/// A record is read for each group of times: not for more than one in so many entries.
+const SAMPLED: u64 = 16;
+
+/// Groups of times whose records are read in any case.
+const FIRST_SAMPLES: u64 = 64;
+
 /// An index is read whole for the records of a condition that has one in so many of its entries.
 const WHOLE: u64 = 8;
 
@@ -60,7 +67,7 @@ pub(super) fn from_index(
         && !attribute.incomplete
         && (attribute.index()).is_some_and(IndexType::is_in_value_order);
     let is_direct = query.request.validation == Validation::Direct;
-    if !is_usable || is_direct || totals.shows_times() {
+    if !is_usable || is_direct {
         return Ok(None);
     }
     let Some(source) = Source::new(query, attribute)? else {
@@ -239,11 +246,11 @@ impl<'a> Source<'a> {
         for (is_backward, _) in ends.into_iter().filter(|(_, is_wanted)| *is_wanted) {
             let mut current = self.current(steps);
             let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
-            let mut end: Option<Vec<u8>> = None;
+            let mut end: Option<(Vec<u8>, Vec<u8>)> = None;
             while end.is_none() {
                 let step = walk.step(&mut |value, key, seq| {
                     if end.is_none() && current.is_current(key, seq)? {
-                        end = Some(value.to_vec());
+                        end = Some((value.to_vec(), key.to_vec()));
                     }
                     Ok(())
                 })?;
@@ -253,13 +260,32 @@ impl<'a> Source<'a> {
             }
             found.extend(end);
         }
-        for value in found {
-            if !totals.key(&value, &mut key)? {
+        let shows_times = totals.shows_times();
+        for (value, record) in found {
+            let is_number = shows_times && self.has_number(totals, &record, None, steps)?;
+            let is_shown = is_number || !shows_times;
+            if !is_shown || !totals.key(&value, &mut key)? {
                 return Ok(false);
             }
-            totals.add(&key, false);
+            totals.add(&key, is_number);
         }
         Ok(true)
+    }
+
+    /// True if the record of a key has a number as a time: in the group of `group`, or any.
+    fn has_number(
+        &self,
+        totals: &mut ValueTotals,
+        key: &[u8],
+        group: Option<&[u8]>,
+        steps: &mut Steps,
+    ) -> Result<bool> {
+        let key_type = self.view.layout.shape.key_type;
+        steps.fetched += 1;
+        match self.view.get(Key::from_encoded(key_type, key.to_vec()))? {
+            Some(record) => Ok(totals.has_number(record.json(), group)?),
+            None => Ok(false),
+        }
     }
 
     /// Reads all values; false if the index does not show them.
@@ -272,6 +298,10 @@ impl<'a> Source<'a> {
         let lookup = self.lookup();
         let mut values = Values {
             all: (self.only.is_none() && totals.wants_count()).then(Distinct::default),
+            shows_times: totals.shows_times(),
+            source: self,
+            samples: 0,
+            taken: 0,
             totals,
             value: Vec::new(),
             undecided: Vec::new(),
@@ -290,15 +320,15 @@ impl<'a> Source<'a> {
                 Some((only, _)) => {
                     if only.contains(seq) {
                         let mark = values.mark(value, true)?;
-                        values.take(mark, seq);
+                        values.take(mark, key, seq);
                     }
                     Ok(())
                 }
             })?;
             let is_end = step.is_break();
-            if is_end || values.undecided.len() >= UNDECIDED || values.held >= HELD {
+            if is_end || values.is_due() {
                 current.settle(&mut values)?;
-                is_wanted = values.give(is_end, give)?.is_continue();
+                is_wanted = values.give(is_end, current.steps, give)?.is_continue();
             }
             if !values.is_shown {
                 return Ok(false);
@@ -363,8 +393,14 @@ fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result
 }
 
 /// The values of current entries, as groups.
-struct Values {
+struct Values<'a> {
+    source: &'a Source<'a>,
     totals: ValueTotals,
+    /// True if a record of each group shows whether its times are numbers.
+    shows_times: bool,
+    /// Records that were read for this, and current entries.
+    samples: u64,
+    taken: u64,
     /// The writes of the records that have a value, if they are counted.
     all: Option<Distinct>,
     /// The value of the last entry.
@@ -381,33 +417,57 @@ struct Values {
 struct Undecided {
     key: Vec<u8>,
     records: Distinct,
-    /// True if a record has the value.
-    is_met: bool,
+    /// The key of a record that has the value, if one has.
+    met: Option<Vec<u8>>,
 }
 
-impl Values {
+impl Values<'_> {
+    /// True if the groups so far are to be decided and passed on.
+    fn is_due(&self) -> bool {
+        let is_first = self.shows_times && self.samples == 0 && self.undecided.len() > 1;
+        is_first || self.undecided.len() >= UNDECIDED || self.held >= HELD
+    }
+
+    /// True if a record of the group, or without groups of all, has a number as a time. If the
+    /// first that is looked at has none, others may: then the index shows too little.
+    fn samples(&mut self, key: &[u8], record: &[u8], steps: &mut Steps) -> Result<bool> {
+        let is_grouped = self.totals.is_grouped();
+        if !self.shows_times || !is_grouped && self.samples > 0 {
+            return Ok(self.shows_times);
+        }
+        self.samples += 1;
+        let group = is_grouped.then_some(key);
+        let is_number = (self.source).has_number(&mut self.totals, record, group, steps)?;
+        let few = (self.samples - 1).saturating_sub(FIRST_SAMPLES) * SAMPLED <= self.taken;
+        self.is_shown &= is_number && few;
+        Ok(is_number)
+    }
+
     /// Passes on the groups, whose entries so far are decided; the last one only at the end of the
     /// index, as it may go on.
-    fn give(&mut self, is_end: bool, give: &mut Give<'_>) -> Result<ControlFlow<()>> {
+    fn give(
+        &mut self,
+        is_end: bool,
+        steps: &mut Steps,
+        give: &mut Give<'_>,
+    ) -> Result<ControlFlow<()>> {
         self.held = 0;
         let mut decided = std::mem::take(&mut self.undecided);
         if !is_end {
             self.undecided.extend(decided.pop());
         }
-        for Undecided {
-            key,
-            records,
-            is_met,
-        } in decided
-        {
-            if !is_met {
-                continue;
+        for Undecided { key, records, met } in decided {
+            let Some(record) = met else { continue };
+            let is_number = self.samples(&key, &record, steps)?;
+            if !self.is_shown {
+                break;
             }
             if !self.totals.is_grouped() {
-                self.totals.add(&key, false);
+                self.totals.add(&key, is_number);
                 continue;
             }
-            if give(self.totals.group(&key, records.count(), false)?)?.is_break() {
+            let group = self.totals.group(&key, records.count(), is_number)?;
+            if give(group)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -415,7 +475,7 @@ impl Values {
     }
 }
 
-impl TakeCurrentEntry for Values {
+impl TakeCurrentEntry for Values<'_> {
     #[inline]
     fn mark(&mut self, value: &[u8], _: bool) -> Result<u32> {
         if self.value != value || self.undecided.is_empty() {
@@ -428,7 +488,7 @@ impl TakeCurrentEntry for Values {
                 self.undecided.push(Undecided {
                     key,
                     records: Distinct::default(),
-                    is_met: false,
+                    met: None,
                 });
             }
         }
@@ -436,12 +496,13 @@ impl TakeCurrentEntry for Values {
     }
 
     #[inline]
-    fn take(&mut self, mark: u32, seq: Seq) {
+    fn take(&mut self, mark: u32, key: &[u8], seq: Seq) {
+        self.taken += 1;
         if let Some(all) = &mut self.all {
             all.add(seq);
         }
         if let Some(group) = self.undecided.get_mut(mark as usize) {
-            group.is_met = true;
+            group.met.get_or_insert_with(|| key.to_vec());
             if self.totals.is_grouped() {
                 group.records.add(seq);
                 self.held += 1;

@@ -165,7 +165,7 @@ impl TakeCurrentEntry for Distinct {
     }
 
     #[inline]
-    fn take(&mut self, _: u32, seq: Seq) {
+    fn take(&mut self, _: u32, _: &[u8], seq: Seq) {
         self.add(seq);
     }
 }

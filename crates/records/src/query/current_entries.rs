@@ -17,7 +17,7 @@ pub(super) trait TakeCurrentEntry {
     fn mark(&mut self, value: &[u8], all_decided: bool) -> Result<u32>;
 
     /// Takes an entry that is current.
-    fn take(&mut self, mark: u32, seq: Seq);
+    fn take(&mut self, mark: u32, key: &[u8], seq: Seq);
 }
 
 /// Decides which entries are current.
@@ -81,11 +81,11 @@ impl<'a> CurrentEntries<'a> {
         }
         let mark = to.mark(value, self.doubtful.is_empty())?;
         if self.validity.is_exact() {
-            to.take(mark, seq);
+            to.take(mark, key, seq);
             return Ok(());
         }
         match self.validity.knows_superseded(seq, key) {
-            Some(false) => to.take(mark, seq),
+            Some(false) => to.take(mark, key, seq),
             Some(true) => {}
             None => {
                 let key = key.to_vec();
@@ -106,7 +106,7 @@ impl<'a> CurrentEntries<'a> {
         self.doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         for Doubtful { key, seq, mark } in self.doubtful.drain(..) {
             if !self.validity.is_superseded(seq, &key, self.cost)? {
-                to.take(mark, seq);
+                to.take(mark, &key, seq);
             }
         }
         Ok(())

@@ -2,10 +2,11 @@
 //! (`combine.rs`), then for all kinds and all executors the same stages (`stages.rs`): is the
 //! candidate current, fetch its record, confirm the other conditions. A query in execution is a
 //! [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk
-//! (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Answers in an order of fields
-//! or keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk;
-//! offsets and projections are applied to the rows of any of them (`rows.rs`). Conditions and plans
-//! are compiled by [`esker_model::query`].
+//! (`bulk.rs`), counts (`count.rs`) and versions (`versions.rs`). Answers in an order of fields or
+//! keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk,
+//! unless an index alone gives them (`sorted_from_index.rs`, `aggregate_from_index.rs`); offsets and
+//! projections are applied to the rows of any of them (`rows.rs`). Conditions and plans are compiled
+//! by [`esker_model::query`].
 
 mod aggregate;
 mod aggregate_from_index;
@@ -19,6 +20,7 @@ mod estimates;
 mod execute;
 mod explain;
 mod fetch;
+mod group_records;
 mod input;
 mod key_cursor;
 mod levels;

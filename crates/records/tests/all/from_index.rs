@@ -312,9 +312,7 @@ impl Asker<'_> {
         }
         let (found, notes) = run(&query, &asked);
         assert_eq!(found, right);
-        if field.ty != Type::TimeS {
-            self.groups.count(&notes, "values in the index");
-        }
+        self.groups.count(&notes, "values in the index");
         if !by.is_empty() {
             let most = self.rng.usize(0..4);
             asked.limit = Some(most);
@@ -324,18 +322,22 @@ impl Asker<'_> {
                 "the first {most}"
             );
         }
-        if at == 0 && !by.is_empty() {
-            self.buckets(&query, &rows);
+        if matches!(at, 0 | 4) && !by.is_empty() {
+            self.buckets(at, &query, &rows);
         }
     }
 
-    fn buckets(&mut self, query: &Query, rows: &[(i64, Row)]) {
+    fn buckets(&mut self, at: usize, query: &Query, rows: &[(i64, Row)]) {
+        let (by, period) = [("i/8", 8), ("t/1d", 86_400)][usize::from(at == 4)];
+        let path = FIELDS[at].path;
         let mut counts: BTreeMap<Option<i128>, u64> = BTreeMap::new();
         for (_, row) in rows {
-            let begins: BTreeSet<Option<i128>> = (row.values[0].iter())
+            let begins: BTreeSet<Option<i128>> = (row.values[at].iter())
                 .map(|place| {
-                    let value: i128 = shown(0, *place).parse().unwrap();
-                    Some(value.div_euclid(8) * 8)
+                    // No value is a fraction above its bucket's end.
+                    let whole = shown(at, *place).split('.').next().unwrap();
+                    let value: i128 = whole.parse().unwrap();
+                    Some(value.div_euclid(period) * period)
                 })
                 .collect();
             let begins = if begins.is_empty() {
@@ -349,12 +351,13 @@ impl Asker<'_> {
         }
         let mut right = Vec::new();
         for (begin, count) in counts.iter().filter(|(begin, _)| begin.is_some()) {
-            right.push(format!("{{\"i\":{},\"count\":{count}}}", begin.unwrap()));
+            let begin = begin.unwrap();
+            right.push(format!("{{\"{path}\":{begin},\"count\":{count}}}"));
         }
         let without = counts.get(&None);
-        right.extend(without.map(|n| format!("{{\"i\":null,\"count\":{n}}}")));
+        right.extend(without.map(|n| format!("{{\"{path}\":null,\"count\":{n}}}")));
         let mut asked = Aggregation::new(["count".parse().unwrap()]);
-        asked.by = vec!["i/8".parse().unwrap()];
+        asked.by = vec![by.parse().unwrap()];
         let (found, notes) = run(query, &asked);
         assert_eq!(found, right);
         self.groups.count(&notes, "values in the index");

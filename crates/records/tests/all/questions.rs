@@ -3,11 +3,11 @@
 
 mod evaluator;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use esker::fs::Fs;
 use esker::request::{Aggregate, Aggregation, FieldOrder, GroupBy};
@@ -16,7 +16,7 @@ use esker_sim::by_tier;
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
 
-use crate::common::{DIR, Doing, converge, open, path, seeds, with_strategy};
+use crate::common::{DIR, Doing, converge, open, path, seeds, small, with_strategy};
 use evaluator::{By, EIGHTHS, Item, MIXED, Row, TIMES, groups, paths, sort};
 
 /// A field of a record as JSON, if the record has it, and its values.
@@ -304,7 +304,10 @@ const MANY: u64 = 30_000;
 
 /// A store with more records and groups than a query can borrow memory for.
 fn many(fs: Arc<dyn Fs>) -> (esker::Database, esker::Dataset) {
-    let db = open(fs).unwrap();
+    many_in(open(fs).unwrap())
+}
+
+fn many_in(db: esker::Database) -> (esker::Database, esker::Dataset) {
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let mut batch = dataset.batch();
@@ -445,6 +448,70 @@ fn a_full_disk_is_an_error_and_the_store_works_on() {
                 .unwrap();
             assert_eq!(ask(&dataset).unwrap(), right as usize, "{name}");
         }
+    }
+}
+
+/// Several threads scan a store that has threads. Groups do not depend on how the records are
+/// shared out, nor does an error leave anything behind.
+#[test]
+fn threads_share_a_scan() {
+    let fs = Memory::new();
+    let hooked = Hooked::new(Arc::new(fs.clone()));
+    let opened = |background| {
+        let options = small(Arc::new(hooked.clone())).background(background);
+        esker::Database::create_or_open(FsPath::new(DIR), options).unwrap()
+    };
+    let (db, _) = many_in(opened(false));
+    converge(&db);
+    db.close().unwrap();
+    let ask = |db: &esker::Database| {
+        let asked = aggregation(
+            "count,sum(n),distinct(n),p50(n),approx_distinct(pad)",
+            "user",
+            "count",
+        );
+        let dataset = db.dataset::<esker::Key>("d")?;
+        let mut found = Vec::new();
+        let explain = dataset.aggregation(asked).visit(&mut |group| {
+            found.push(group.to_json());
+            ControlFlow::Continue(())
+        })?;
+        Ok::<_, esker::Error>((found, explain.steps))
+    };
+    let alone = opened(false);
+    let (right, steps) = ask(&alone).unwrap();
+    assert_eq!(right.len() as u64, MANY / 3);
+    assert_eq!((steps.scanned, steps.answers), (MANY, MANY));
+    alone.close().unwrap();
+    let together = opened(true);
+    let threads = Arc::new(Mutex::new(HashSet::new()));
+    let seen = threads.clone();
+    hooked.set(move |call, path| {
+        if call == Call::Create && path.extension().is_some_and(|e| e == "sort") {
+            seen.lock().unwrap().insert(std::thread::current().id());
+        }
+        Ok(())
+    });
+    assert_eq!(ask(&together).unwrap(), (right.clone(), steps));
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert!(threads.lock().unwrap().len() >= cores.min(2));
+    let first = std::thread::current().id();
+    for fails_first in [true, false] {
+        hooked.set(move |call, path| {
+            let is_sort = path.extension().is_some_and(|e| e == "sort");
+            let is_first = std::thread::current().id() == first;
+            if call == Call::Append && is_sort && (is_first == fails_first || cores == 1) {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        });
+        let error = ask(&together).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+        hooked.clear();
+        let names = fs.list(FsPath::new(DIR)).unwrap();
+        let is_left = |name: &std::path::PathBuf| name.extension().is_some_and(|e| e == "sort");
+        assert!(!names.iter().any(is_left));
+        assert_eq!(ask(&together).unwrap().0, right);
     }
 }
 

@@ -1,0 +1,285 @@
+//! Groups of records. Without an index the records are scanned in several parts of about the same
+//! size, by a thread each; each part has groups and entries of its own, which are merged in the
+//! end, so the result does not depend on the parts.
+//!
+//! Parts begin where partitions of the tables begin, so that no key is read to find them. In a
+//! store without threads, and where records are stored in two places, the scan is one part.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use esker_lsm::sort::{Sorted, Sorter};
+use esker_lsm::{Component, Cost, Group, Seq};
+use esker_model::query::{Compiled, Driver, Grouping, Groups, KeySpans};
+use esker_model::record::RecordRef;
+
+use super::bulk;
+use super::explain::Steps;
+use super::key_cursor::KeyCursor;
+use super::run::Run;
+use super::stages::Admission;
+use crate::bodies;
+use crate::error::{Error, Result};
+use crate::store::View;
+
+/// A part has at least so many entries: starting a thread takes as long as reading some hundred.
+const PART: u64 = 8 << 10;
+
+/// The most parts, whose groups share the memory.
+const PARTS: usize = 8;
+
+/// The entries of groups that are not in memory as groups.
+pub(super) struct Spill {
+    sorter: Sorter,
+    /// The number of the next entry, which keeps equal entries apart.
+    entries: Seq,
+}
+
+impl Spill {
+    pub(super) fn new(group: &Group, memory: usize) -> Spill {
+        let fs = group.options().fs.clone();
+        Spill {
+            sorter: Sorter::new(fs, group.dir(), memory),
+            entries: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, groups: &mut Groups) -> Result<()> {
+        groups.drain(&mut |entry| {
+            self.entries += 1;
+            Ok(self.sorter.add(entry, self.entries)?)
+        })
+    }
+
+    pub(super) fn finish(self) -> Result<Sorted> {
+        Ok(self.sorter.finish()?)
+    }
+}
+
+/// The entries of several parts in one order.
+pub(super) struct Entries {
+    parts: Vec<Sorted>,
+    /// The next entry of each part; none at its end.
+    heads: Vec<Option<Vec<u8>>>,
+    /// The part whose next entry was returned last.
+    last: Option<usize>,
+}
+
+impl Entries {
+    pub(super) fn new(parts: Vec<Sorted>) -> Entries {
+        Entries {
+            heads: Vec::new(),
+            parts,
+            last: None,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        if self.heads.is_empty() {
+            for part in &mut self.parts {
+                self.heads
+                    .push(part.next_pair()?.map(|(entry, _)| entry.to_vec()));
+            }
+        }
+        if let Some(last) = self.last.take()
+            && let (Some(part), Some(head)) = (self.parts.get_mut(last), self.heads.get_mut(last))
+        {
+            match (part.next_pair()?, &mut *head) {
+                (Some((entry, _)), Some(head)) => {
+                    head.clear();
+                    head.extend_from_slice(entry);
+                }
+                (entry, head) => *head = entry.map(|(entry, _)| entry.to_vec()),
+            }
+        }
+        let heads = self.heads.iter().enumerate();
+        let least = heads
+            .filter_map(|(at, head)| Some((at, head.as_deref()?)))
+            .min_by(|(_, a), (_, b)| a.cmp(b));
+        self.last = least.map(|(at, _)| at);
+        Ok(least.map(|(_, head)| head))
+    }
+}
+
+/// The query after it has run, and the entries of its groups.
+pub(super) struct Grouped {
+    pub(super) run: Run,
+    pub(super) entries: Vec<Sorted>,
+}
+
+/// Groups the records of a query. Groups in memory take up to `share` bytes, and their entries as
+/// many.
+pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
+    let context = &run.context;
+    let is_scan = context.plan.driver == Driver::Scan && !bodies::are_apart(&context.view.layout);
+    if is_scan && !run.exhausted {
+        return scan(run, grouping, share);
+    }
+    let shared = context.view.dataset.shared.clone();
+    let mut groups = Groups::new(grouping.clone());
+    let mut spill = Spill::new(&shared.group, share);
+    let mut added = Ok(());
+    let run = bulk::visit_run(run, false, &mut |record| {
+        added = groups.add(record.json()).map_err(Error::from);
+        if groups.bytes() > share && added.is_ok() {
+            added = spill.take(&mut groups);
+        }
+        match added {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    added?;
+    spill.take(&mut groups)?;
+    let entries = vec![spill.finish()?];
+    Ok(Grouped { run, entries })
+}
+
+fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
+    let parts = parts(&run)?;
+    let context = &run.context;
+    let part = Part {
+        view: &context.view,
+        compiled: &context.compiled,
+        grouping,
+        share: share / parts.len().max(1),
+        has_failed: &AtomicBool::new(false),
+    };
+    let results: Vec<Result<Scanned>> = match parts.as_slice() {
+        [keys] => vec![part.scan(keys)],
+        several => std::thread::scope(|scope| {
+            let begin = |keys| {
+                let made = std::thread::Builder::new().spawn_scoped(scope, move || part.scan(keys));
+                (keys, made)
+            };
+            let others: Vec<_> = several.iter().skip(1).map(begin).collect();
+            let mut results: Vec<Result<Scanned>> =
+                several.iter().take(1).map(|keys| part.scan(keys)).collect();
+            for (keys, thread) in others {
+                results.push(match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| {
+                        std::panic::resume_unwind(panic);
+                    }),
+                    // Without a thread this one does it.
+                    Err(_) => part.scan(keys),
+                });
+            }
+            results
+        }),
+    };
+    let (mut entries, mut failed) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(scanned) => {
+                run.steps.candidates += scanned.steps.scanned;
+                run.steps.scanned += scanned.steps.scanned;
+                run.steps.answers += scanned.steps.answers;
+                run.context.costs.data.absorb(&scanned.cost);
+                entries.extend(scanned.entries);
+            }
+            Err(error) => {
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    run.exhausted = true;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(Grouped { run, entries }),
+    }
+}
+
+/// The keys of each part.
+fn parts(run: &Run) -> Result<Vec<KeySpans>> {
+    let context = &run.context;
+    let whole = || vec![context.compiled.keys.clone()];
+    let options = context.view.dataset.shared.group.options();
+    if !options.background || !context.compiled.keys.is_all() {
+        return Ok(whole());
+    }
+    let entries: u64 = context.components.iter().map(Component::entries).sum();
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    let wanted = threads.min(PARTS).min((entries / PART) as usize);
+    if wanted <= 1 {
+        return Ok(whole());
+    }
+    let mut cuts = Vec::new();
+    for component in &context.components {
+        cuts.extend(component.cuts()?);
+    }
+    cuts.sort_unstable();
+    let places = (1..wanted).filter_map(|at| cuts.get(cuts.len() * at / wanted));
+    let mut places: Vec<Vec<u8>> = places.cloned().collect();
+    places.dedup();
+    let mut spans = Vec::with_capacity(places.len() + 1);
+    let mut from = Vec::new();
+    for place in places {
+        let lo = std::mem::replace(&mut from, place.clone());
+        spans.push(KeySpans::of_span((lo, Some(place))));
+    }
+    spans.push(KeySpans::of_span((from, None)));
+    Ok(spans)
+}
+
+/// What the scans of all parts share.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    view: &'a View,
+    compiled: &'a Compiled,
+    grouping: &'a Arc<Grouping>,
+    share: usize,
+    has_failed: &'a AtomicBool,
+}
+
+/// The result of a part; no entries if another one has failed.
+struct Scanned {
+    steps: Steps,
+    cost: Cost,
+    entries: Option<Sorted>,
+}
+
+impl Part<'_> {
+    fn scan(&self, keys: &KeySpans) -> Result<Scanned> {
+        let scanned = self.scan_keys(keys);
+        if scanned.is_err() {
+            self.has_failed.store(true, Relaxed);
+        }
+        scanned
+    }
+
+    fn scan_keys(&self, keys: &KeySpans) -> Result<Scanned> {
+        let view = self.view;
+        let admission = Admission::of_all(view, self.compiled);
+        let mut steps = Steps::default();
+        let mut groups = Groups::new(self.grouping.clone());
+        let mut spill = Spill::new(&view.dataset.shared.group, self.share);
+        let mut cursor = KeyCursor::new(keys, &view.snapshot, view.layout.data)?;
+        let mut discards = Steps::default();
+        while cursor.valid() && !self.has_failed.load(Relaxed) {
+            steps.scanned += 1;
+            if admission.admits(cursor.value(), &mut discards)? {
+                steps.answers += 1;
+                let json = RecordRef::body_of(cursor.value());
+                let json = json.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+                groups.add(json)?;
+                if groups.bytes() > self.share {
+                    spill.take(&mut groups)?;
+                }
+            }
+            cursor.next()?;
+        }
+        let cost = cursor.cost();
+        spill.take(&mut groups)?;
+        let entries = if self.has_failed.load(Relaxed) {
+            None
+        } else {
+            Some(spill.finish()?)
+        };
+        Ok(Scanned {
+            steps,
+            cost,
+            entries,
+        })
+    }
+}
