@@ -15,6 +15,7 @@ mod progress;
 mod report;
 mod rows;
 mod store;
+mod table;
 mod tweets;
 mod words;
 
@@ -64,6 +65,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Aggregate(args) => commands::aggregate::aggregate(&args, memory),
         Command::Index(args) => commands::index::index(&args, memory),
         Command::Advise(args) => commands::advise::advise(&args, memory),
+        Command::Fields(args) => commands::fields::fields(&args, memory),
         Command::Stat(args) => commands::stat::stat(&args, memory),
         Command::Check(args) => commands::admin::check(&args, memory),
         Command::Maintain(args) => commands::maintain::maintain(&args, memory),

@@ -74,6 +74,17 @@ pub(crate) fn bold(text: &str) -> String {
     }
 }
 
+/// The columns of the terminal, if standard output is one.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok();
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+}
+
 /// A number and its noun, with an `s` for the plural: `1 record`, `1,200 records`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     let s = if number == 1 { "" } else { "s" };

@@ -12,12 +12,11 @@ use serde_json::Value;
 
 use crate::args::{RowForm, RowsArgs};
 use crate::failure::Failure;
-use crate::output::{Output, bold, note, shorten};
+use crate::output::{Output, bold, note, terminal_width};
+use crate::table::Layout;
 
 /// The number of rows that set the widths of a table's columns.
 const SAMPLE: usize = 500;
-/// The maximum number of characters in a table cell.
-const CELL: usize = 48;
 
 /// Writes records in the chosen form.
 pub(crate) struct Rows {
@@ -44,18 +43,32 @@ struct Columns {
     reported: bool,
 }
 
-#[derive(Default)]
 struct Table {
     /// Rows that are not printed yet, because the widths are unknown.
     waiting: Vec<Vec<String>>,
-    /// Width of each column, and whether it is numeric and therefore right-aligned; `None` until
-    /// known.
-    layout: Option<Vec<(usize, bool)>>,
+    /// `None` until the widths are known.
+    layout: Option<Layout>,
+    /// The width of a line, if it is limited.
+    width: Option<usize>,
 }
 
 impl Rows {
-    /// A writer for the form in the arguments.
+    /// A writer for the form in the arguments; without one for a table on a terminal.
     pub(crate) fn new(args: &RowsArgs) -> Self {
+        let usual = if io::stdout().is_terminal() {
+            RowForm::Table
+        } else {
+            RowForm::Ndjson
+        };
+        Rows::in_form(args, usual)
+    }
+
+    /// A writer for the form in the arguments; without one for whole records.
+    pub(crate) fn whole(args: &RowsArgs) -> Self {
+        Rows::in_form(args, RowForm::Ndjson)
+    }
+
+    fn in_form(args: &RowsArgs, usual: RowForm) -> Self {
         let named = |path: &Path| {
             let names: Vec<String> = path.names().map(str::to_string).collect();
             let heading = match names.as_slice() {
@@ -76,10 +89,17 @@ impl Rows {
         let projection = (!selected.is_empty()).then(|| Projection::new(&selected));
         Self {
             output: Output::new(),
-            form: match args.format {
+            form: match args.format.unwrap_or(usual) {
                 RowForm::Ndjson => Form::Ndjson(projection),
                 RowForm::Csv => Form::Csv(columns),
-                RowForm::Table => Form::Table(columns, Table::default()),
+                RowForm::Table => Form::Table(
+                    columns,
+                    Table {
+                        waiting: Vec::new(),
+                        layout: None,
+                        width: args.width.or_else(terminal_width),
+                    },
+                ),
             },
             written: 0,
         }
@@ -215,9 +235,9 @@ impl Table {
         let layout = match &self.layout {
             Some(layout) => layout,
             None => {
-                let layout = self.layout.insert(layout(rows.as_slice()));
+                let layout = self.layout.insert(Layout::of(rows.as_slice(), self.width));
                 if let Some(heading) = rows.next() {
-                    let line = line(heading, layout);
+                    let line = layout.line(heading);
                     if io::stdout().is_terminal() {
                         output.line(bold(&line))?
                     } else {
@@ -228,45 +248,10 @@ impl Table {
             }
         };
         for row in rows {
-            output.line(line(row, layout))?;
+            output.line(layout.line(row))?;
         }
         Ok(())
     }
-}
-
-/// The width of each column, and whether all its values below the heading are numbers.
-fn layout(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-    (0..columns)
-        .map(|column| {
-            let width = cells(column)
-                .map(|cell| cell.chars().count().min(CELL))
-                .max();
-            let mut values = cells(column).skip(1).filter(|cell| !cell.is_empty());
-            let numeric = values.all(|cell| cell.parse::<f64>().is_ok());
-            (width.unwrap_or(0), numeric)
-        })
-        .collect()
-}
-
-fn line(row: &[String], layout: &[(usize, bool)]) -> String {
-    let cells = row.iter().zip(layout).map(|(cell, (width, numeric))| {
-        let cell = if cell.chars().count() > CELL {
-            shorten(cell, CELL - 3)
-        } else {
-            cell.clone()
-        };
-        // Control characters, line breaks above all, would break the table.
-        let cell = cell.replace(char::is_control, " ");
-        if *numeric {
-            format!("{cell:>width$}")
-        } else {
-            format!("{cell:<width$}")
-        }
-    });
-    let line = cells.collect::<Vec<_>>().join("  ");
-    line.trim_end().to_string()
 }
 
 fn csv_line(output: &mut Output, cells: impl Iterator<Item = String>) -> Result<(), Failure> {

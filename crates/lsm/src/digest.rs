@@ -1,10 +1,10 @@
 //! Digests: what the creator of a tree keeps about the entries of each table, as bytes that the
 //! engine stores and hands back, and does not understand.
 //!
-//! A table that is written from memtables, by a bulk load, or by a compaction that somebody asked
-//! for, has a digest of its own entries. A compaction of the background does not look at entries
-//! again: its tables get the digests of its inputs, combined. So the digest of a table covers its
-//! entries, and may cover more, until the tree is compacted on request ([`crate::Group::compact`]).
+//! A table that is written from memtables, by a bulk load, or by a compaction on request, has a
+//! digest of its own entries. A compaction of the background does not look at entries again: its
+//! tables get the digests of its inputs, combined. So the digest of a table covers its entries, and
+//! may cover more, until the tree is compacted on request ([`crate::Group::compact`]).
 
 /// Makes the digests of a tree's tables.
 ///

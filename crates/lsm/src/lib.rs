@@ -2,12 +2,11 @@
 //! points.
 //!
 //! The engine knows keys, values, sequence numbers and components. Records, topics and points are
-//! defined by the crates above it, which extend it at six points: an [`attributes::Extractor`]
-//! says which attributes tables index per block, a
-//! [`digest::Digester`] what a table keeps about all of its entries, a [`merge::MergeOperator`] combines blindly
-//! appended operands, a [`merge::CompactionFilterFactory`] drops or rewrites entries in
-//! compactions, a [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`] where tables
-//! are cut.
+//! defined by the crates above it, which extend it at six points: an [`attributes::Extractor`] says
+//! which attributes tables index per block, a [`digest::Digester`] what a table keeps about all of
+//! its entries, a [`merge::MergeOperator`] combines blindly appended operands, a
+//! [`merge::CompactionFilterFactory`] drops or rewrites entries in compactions, a
+//! [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`] where tables are cut.
 //!
 //! # The write path
 //!

@@ -86,7 +86,7 @@ pub use consumer::Consumer;
 pub use error::{Error, ErrorKind, NotUnique, Result};
 pub use esker_lsm::fs;
 pub use esker_lsm::{Durability, Position, Seq, Stop};
-pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};
+pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, Predicate, field};
 pub use esker_model::definition::{DatasetDef, Index, IndexKind};
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
 pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};

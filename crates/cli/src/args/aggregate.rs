@@ -8,7 +8,7 @@ use esker::request::{Aggregate, GroupBy};
 use esker::{Error, Order};
 
 use super::query::{ExplainForm, RowForm};
-use super::values::limit;
+use super::values::{limit, width};
 
 pub(super) const AGGREGATE_HELP: &str = "\
 Prints one object a group: the fields that form it, and each AGG under its name as written. AGG is one of
@@ -70,9 +70,12 @@ pub(crate) struct AggregateArgs {
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,
-    /// How groups are printed
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
-    pub(crate) format: RowForm,
+    /// How groups are printed [default: a table on a terminal, else ndjson]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) format: Option<RowForm>,
+    /// With a table: the most columns of a line [default: those of the terminal]
+    #[arg(long, value_name = "N", value_parser = width)]
+    pub(crate) width: Option<usize>,
 }
 
 fn aggregates(text: &str) -> Result<Aggregates, Error> {

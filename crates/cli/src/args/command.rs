@@ -4,10 +4,11 @@ use clap::{Parser, Subcommand};
 
 use super::{
     AdviseArgs, AggregateArgs, BackupArgs, ChangesArgs, CompactArgs, CompletionsArgs, CopyArgs,
-    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FindArgs, GetArgs,
-    IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs, PublishArgs,
-    PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs, ReplayArgs, ScanArgs,
-    SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs, WithinArgs,
+    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FieldsArgs,
+    FindArgs, GetArgs, IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs,
+    PublishArgs, PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs,
+    ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs,
+    WithinArgs,
 };
 #[cfg(feature = "volume")]
 use super::{VolumeArgs, volume};
@@ -111,6 +112,9 @@ pub(crate) enum Command {
     /// the change
     #[command(after_help = help::ADVISE)]
     Advise(AdviseArgs),
+    /// List the fields that the records of a dataset have, with the types of their values
+    #[command(after_help = datasets::FIELDS_HELP)]
+    Fields(FieldsArgs),
     /// Show the records, sizes, indexes and health of a store or a dataset
     #[command(after_help = help::STAT)]
     Stat(StatArgs),

@@ -1,4 +1,4 @@
-//! The arguments of commands about datasets as wholes: `list`, `rename`, `drop`.
+//! The arguments of commands about datasets as wholes: `list`, `fields`, `rename`, `drop`.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,15 @@ Examples:
   esker list db
   esker list db | cut -f1
   esker list db --snapshot before-import";
+
+pub(super) const FIELDS_HELP: &str = "\
+The fields of all records, not of a sample; `tags[]` are the elements of an array `tags`. They come from statistics that
+are kept with the data, so no records are read. Fields of records that were replaced or deleted are listed until the
+dataset is compacted (`esker compact`).
+
+Examples:
+  esker fields db visits
+  esker fields db visits --json";
 
 pub(super) const RENAME_HELP: &str = "\
 The dataset keeps everything: records, indexes, consumers of changes, the progress of loads. Programs that have it open
@@ -34,6 +43,20 @@ pub(crate) struct ListArgs {
     /// List the datasets in the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct FieldsArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// The dataset's name
+    pub(crate) dataset: String,
+    /// As they were in the snapshot of this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+    /// One JSON document, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

@@ -26,7 +26,7 @@ pub(crate) use aggregate::AggregateArgs;
 pub(crate) use changes::ChangesArgs;
 pub(crate) use command::{Cli, Command};
 pub(crate) use copy::CopyArgs;
-pub(crate) use datasets::{DropArgs, ListArgs, RenameArgs};
+pub(crate) use datasets::{DropArgs, FieldsArgs, ListArgs, RenameArgs};
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
     AdviseArgs, BackupArgs, CompactArgs, CompletionsArgs, DirArgs, IndexArgs, IndexChangeArgs,

@@ -6,14 +6,18 @@ use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
 use esker::{Order, Path};
 
-use super::values::{Columns, columns, limit, seconds, validation, versions};
+use super::values::{Columns, columns, limit, seconds, validation, versions, width};
 
 /// The form of printed records.
 #[derive(Args)]
 pub(crate) struct RowsArgs {
-    /// How records are printed
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
-    pub(crate) format: RowForm,
+    /// How records are printed [default: a table on a terminal, where the answer may have several
+    /// records; else ndjson]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) format: Option<RowForm>,
+    /// With a table: the most columns of a line [default: those of the terminal]
+    #[arg(long, value_name = "N", value_parser = width)]
+    pub(crate) width: Option<usize>,
     /// Print only these fields, as paths; a comma in a name has a backslash before it. NDJSON keeps
     /// the objects around them, and leaves out fields that a record does not have [default: whole
     /// records; with csv and table, the fields of the first record]
@@ -75,7 +79,7 @@ pub(crate) struct VersionArgs {
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
     pub(crate) versions: usize,
     /// Print each version as one JSON object, {"seq":SEQ,"record":RECORD}
-    #[arg(long, conflicts_with_all = ["format", "select"])]
+    #[arg(long, conflicts_with_all = ["format", "width", "select"])]
     pub(crate) json: bool,
     /// As they were in the snapshot of this name
     #[arg(long, value_name = "NAME")]
@@ -119,7 +123,7 @@ pub(crate) struct QueryArgs {
     pub(crate) limit: Option<usize>,
     /// Print only the keys, one per line; faster if the index and the maintenance strategy (`esker
     /// maintain --help`) make reading the records unnecessary
-    #[arg(long, conflicts_with_all = ["format", "select"])]
+    #[arg(long, conflicts_with_all = ["format", "width", "select"])]
     pub(crate) keys_only: bool,
     /// How index entries are checked: auto, direct (by reading their records) or timestamp (by the
     /// primary-key index)

@@ -221,6 +221,15 @@ pub(super) fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Reads the columns of a line.
+pub(super) fn width(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(columns) if columns >= 10 => Ok(columns),
+        Ok::<usize, _>(_) => Err("a line must have at least 10 columns".to_string()),
+        Err(_) => Err("not a whole number".to_string()),
+    }
+}
+
 /// Reads a mix such as `puts=80,gets=15,lookups=5`.
 pub(super) fn parse_mix(text: &str) -> Result<Mix, String> {
     let mut mix = Mix {

@@ -27,6 +27,7 @@ pub(crate) fn aggregate(args: &AggregateArgs, memory: usize) -> Result<Outcome, 
     let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
     let mut rows = Rows::new(&RowsArgs {
         format: args.format,
+        width: args.width,
         select: Vec::new(),
     });
     let mut failed = None;
@@ -48,10 +49,12 @@ pub(crate) fn aggregate(args: &AggregateArgs, memory: usize) -> Result<Outcome, 
     note_what_a_scan_read(&plan, None);
     let is_empty = plan.steps.answers == 0;
     plan::explain(args.explain, || plan);
+    let mut queried = paths(&conditions);
+    queried.extend(aggregation.by.iter().map(|by| by.path.clone()));
     if is_empty {
-        let mut queried = paths(&conditions);
-        queried.extend(aggregation.by.iter().map(|by| by.path.clone()));
-        fields::note_unknown(&*dataset, &queried)?;
+        fields::note_unknown(&*dataset, &queried, &conditions)?;
+    } else {
+        fields::note_mistakes(&*dataset, &queried, &conditions)?;
     }
     Ok(Outcome::found(rows.written()))
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use esker::Path;
+use esker::schema::{Fields, JsonTypes};
+use esker::{DatasetDef, Expr, Operand, Path, Predicate};
 use esker_store::Records;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::args::FieldsArgs;
+use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
-use crate::output::{note, thousands};
+use crate::output::{Output, columns, note, thousands};
+use crate::store::{dataset_at, open_to_read};
 
 /// The number of records in the sample.
 const RECORDS: usize = 1000;
@@ -122,19 +125,138 @@ fn note_objects<'a>(
     }
 }
 
-/// After an answer without records: notes each queried path that no sampled record has.
-pub(super) fn note_unknown(dataset: &dyn Records, queried: &[Path]) -> Result<(), Failure> {
+/// Notes each queried path that no record has, and values of conditions that no value there can
+/// equal: by the statistics of the dataset. `None` if it has none that are complete.
+fn note_by_statistics(
+    dataset: &dyn Records,
+    queried: &[&Path],
+    conditions: &[Expr],
+) -> Result<Option<()>, Failure> {
+    let fields = dataset.fields()?.filter(|fields| !fields.has_more());
+    let Some(fields) = fields else {
+        return Ok(None);
+    };
+    if fields.is_empty() {
+        return Ok(Some(()));
+    }
+    let listed = fields.list().map(|field| field.path().replace("[]", ""));
+    let mut known: BTreeSet<String> = listed.collect();
     let def = dataset.def();
+    known.extend(def.indexes.iter().map(|index| index.path.to_string()));
+    for path in queried {
+        if fields.has(path) {
+            note_only_objects(path, &fields);
+        } else {
+            note(format_args!(
+                "note: no record has the field `{path}`{}",
+                meant(&path.to_string(), known.iter().map(String::as_str))
+            ));
+        }
+    }
+    for (path, predicate) in conditions.iter().flat_map(Expr::tests) {
+        if queried.contains(&path) {
+            note_texts(path, predicate, &fields);
+        }
+    }
+    Ok(Some(()))
+}
+
+/// Notes that a path holds only objects, and proposes fields in them.
+fn note_only_objects(path: &Path, fields: &Fields) {
+    let types = fields.types_at(path);
+    let below: Vec<String> = fields
+        .list()
+        .map(|field| field.path().replace("[]", ""))
+        .filter(|known| known.starts_with(&format!("{path}.")))
+        .map(|known| format!("`{known}`"))
+        .take(3)
+        .collect();
+    let others = types.without(JsonTypes::OBJECT | JsonTypes::NULL);
+    if others.is_empty() && !below.is_empty() {
+        note(format_args!(
+            "note: `{path}` holds objects: did you mean {}?",
+            below.join(" or ")
+        ));
+    }
+}
+
+/// Notes a comparison with text where all values are numbers.
+fn note_texts(path: &Path, predicate: &Predicate, fields: &Fields) {
+    let types = fields.types_at(path).without(JsonTypes::NULL);
+    if types.is_empty() || !types.without(JsonTypes::NUMBER).is_empty() {
+        return;
+    }
+    for operand in predicate.operands() {
+        let Some(text) = operand.as_text() else {
+            continue;
+        };
+        let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
+        match operand {
+            Operand::Value(_) if is_number => note(format_args!(
+                "note: all values of `{path}` are numbers, and \"{text}\" in quotes is text: write it without quotes"
+            )),
+            Operand::Text(_) if is_number => {}
+            _ => note(format_args!(
+                "note: all values of `{path}` are numbers, and `{text}` is text"
+            )),
+        }
+    }
+}
+
+/// After an answer with records to conditions of which some may be mistaken: notes what the
+/// statistics of the dataset say, and reads nothing else.
+pub(super) fn note_mistakes(
+    dataset: &dyn Records,
+    queried: &[Path],
+    conditions: &[Expr],
+) -> Result<(), Failure> {
+    // Of a record that was found each test is true.
+    if conditions.iter().all(Expr::needs_all_tests) {
+        return Ok(());
+    }
+    let def = dataset.def();
+    let queried = undeclared(&def, queried);
+    if !queried.is_empty() {
+        note_by_statistics(dataset, &queried, conditions)?;
+    }
+    Ok(())
+}
+
+/// The paths that are not declared: a declared one is known, and its values have its type.
+fn undeclared<'p>(def: &DatasetDef, queried: &'p [Path]) -> Vec<&'p Path> {
     let declared = |path: &Path| *path == def.key || def.indexes.iter().any(|i| i.path == *path);
-    let queried: Vec<&Path> = queried.iter().filter(|path| !declared(path)).collect();
+    queried.iter().filter(|path| !declared(path)).collect()
+}
+
+/// After an answer without records: notes each queried path that no record has, by the statistics
+/// of the dataset, or else by a sample of its records.
+pub(super) fn note_unknown(
+    dataset: &dyn Records,
+    queried: &[Path],
+    conditions: &[Expr],
+) -> Result<(), Failure> {
+    let def = dataset.def();
+    let queried = undeclared(&def, queried);
     if queried.is_empty() {
         return Ok(());
     }
+    match note_by_statistics(dataset, &queried, conditions)? {
+        Some(()) => Ok(()),
+        None => note_by_sample(dataset, &def, &queried),
+    }
+}
+
+/// Notes each path that no sampled record has.
+fn note_by_sample(
+    dataset: &dyn Records,
+    def: &DatasetDef,
+    queried: &[&Path],
+) -> Result<(), Failure> {
     let scan = dataset.scan((Bound::Unbounded, Bound::Unbounded), false)?;
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));
-    for path in &queried {
+    for path in queried {
         note_objects(path, &known, records.iter().map(|record| record.json()));
     }
     if records.is_empty() {
@@ -161,4 +283,42 @@ pub(super) fn note_unknown(dataset: &dyn Records, queried: &[Path]) -> Result<()
         ));
     }
     Ok(())
+}
+
+/// `esker fields DIR DATASET`
+pub(crate) fn fields(args: &FieldsArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open_to_read(&args.dir, memory)?;
+    let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
+    let Some(fields) = dataset.fields()? else {
+        let (dir, name) = (args.dir.display(), &args.dataset);
+        let why = if db.capabilities().maintenance {
+            format!(
+                "a part of its tables is from an earlier version, until `esker compact {dir} {name}`"
+            )
+        } else {
+            "this store has no statistics of fields".to_string()
+        };
+        note(format_args!("the fields of `{name}` are unknown: {why}"));
+        return Ok(Outcome::NotFound);
+    };
+    let mut output = Output::new();
+    if args.json {
+        let list = fields.list().map(|field| {
+            let types: Vec<&str> = field.types().names().collect();
+            serde_json::json!({"path": field.path(), "types": types})
+        });
+        let list: Vec<Value> = list.collect();
+        output.line(serde_json::json!({"fields": list, "more": fields.has_more()}))?;
+    } else {
+        let rows = fields.list().map(|field| {
+            let types: Vec<&str> = field.types().names().collect();
+            [field.path().to_string(), types.join(", ")]
+        });
+        output.text(columns(&rows.collect::<Vec<_>>()))?;
+    }
+    output.finish()?;
+    if fields.has_more() {
+        note("there are more fields than are listed");
+    }
+    Ok(Outcome::Done)
 }

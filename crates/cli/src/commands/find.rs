@@ -29,5 +29,5 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
         Some(found) => found,
         None => answer(&*dataset, request, &args.answer.query)?,
     };
-    explained(found, &*dataset, &queried)
+    explained(found, &*dataset, &queried, &conditions)
 }

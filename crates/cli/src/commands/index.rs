@@ -94,7 +94,7 @@ fn change(
     });
     if made.is_err() {
         // The most likely reason for a field without values is a typing error.
-        note_unknown(dataset.records(), &[wanted.path])?;
+        note_unknown(dataset.records(), &[wanted.path], &[])?;
     }
     made?;
     say_remarks(&*dataset);

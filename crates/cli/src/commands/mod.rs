@@ -12,7 +12,7 @@ pub(crate) mod datasets;
 mod definition;
 pub(crate) mod demo;
 pub(crate) mod expiry;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod find;
 pub(crate) mod index;
 mod inference;

@@ -18,7 +18,7 @@ use crate::store::{dataset_at, open_to_read};
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
     let (record, at) = (&args.record, args.snapshot.as_deref());
-    let mut rows = Rows::new(&args.rows);
+    let mut rows = Rows::whole(&args.rows);
     let db = open_to_read(&record.dir, memory)?;
     let dataset = dataset_at(&*db, &record.dataset, at)?;
     let Some(record) = dataset.get(&dataset.parse_key(&record.key)?)? else {
@@ -36,9 +36,9 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let dataset = dataset_at(&*db, &args.dataset, at)?;
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
-    let request = placed(Request::of(condition), &args.answer);
+    let request = placed(Request::of(condition.clone()), &args.answer);
     let found = answer(&*dataset, request, &args.answer.query)?;
-    explained(found, &*dataset, &[path])
+    explained(found, &*dataset, &[path], &[condition])
 }
 
 /// `esker range DIR DATASET PATH LO HI`
@@ -49,17 +49,19 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let request = between(&*dataset, &args.path, &args.lo, &args.hi)?;
     let request = placed(request, &args.answer);
     let found = answer(&*dataset, request, &args.answer.query)?;
-    explained(found, &*dataset, &[path(&args.path)?])
+    explained(found, &*dataset, &[path(&args.path)?], &[])
 }
 
-/// After an empty answer, notes queried paths that no record has, with suggestions.
+/// Notes queried paths that no record has, with suggestions, and comparisons that no value meets.
 pub(super) fn explained(
     found: Outcome,
     dataset: &dyn Records,
     queried: &[Path],
+    conditions: &[Expr],
 ) -> Result<Outcome, Failure> {
-    if found == Outcome::NotFound {
-        fields::note_unknown(dataset, queried)?;
+    match found {
+        Outcome::NotFound => fields::note_unknown(dataset, queried, conditions)?,
+        _ => fields::note_mistakes(dataset, queried, conditions)?,
     }
     Ok(found)
 }
@@ -98,14 +100,12 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
+    let conditions = conditions(&args.conditions)?;
     let (request, queried) = match (&args.path, &args.lo, &args.hi) {
         (Some(field), Some(lo), Some(hi)) => {
             (between(&*dataset, field, lo, hi)?, vec![path(field)?])
         }
-        _ => {
-            let conditions = conditions(&args.conditions)?;
-            (filtered(&conditions), paths(&conditions))
-        }
+        _ => (filtered(&conditions), paths(&conditions)),
     };
     let (count, plan) = dataset.count(&request)?;
     notes(&plan);
@@ -114,8 +114,9 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     let mut output = Output::new();
     output.line(count)?;
     output.finish()?;
-    if count == 0 {
-        fields::note_unknown(&*dataset, &queried)?;
+    match count {
+        0 => fields::note_unknown(&*dataset, &queried, &conditions)?,
+        _ => fields::note_mistakes(&*dataset, &queried, &conditions)?,
     }
     Ok(Outcome::Done)
 }

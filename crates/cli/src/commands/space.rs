@@ -54,7 +54,7 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         Some(found) => found,
         None => ordered(&*dataset, request, &area, args)?,
     };
-    explained(found, &*dataset, &queried)
+    explained(found, &*dataset, &queried, &conditions)
 }
 
 /// `esker near DIR DATASET PATH LON,LAT --k N [--max METRES]`
@@ -76,7 +76,7 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let found = neighbours(&near, plan, &args.query)?;
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
-    explained(found, &*dataset, &queried)
+    explained(found, &*dataset, &queried, &conditions)
 }
 
 /// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
@@ -118,7 +118,7 @@ fn count(
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        note_unknown(dataset, queried)?;
+        note_unknown(dataset, queried, &[])?;
     }
     Ok(Outcome::Done)
 }

@@ -62,7 +62,7 @@ fn print(records: &[Record], wanted: &VersionArgs) -> Result<Outcome, Failure> {
         }
         output.finish()?;
     } else {
-        let mut rows = Rows::new(&wanted.rows);
+        let mut rows = Rows::whole(&wanted.rows);
         for record in records {
             rows.version(record.seq(), record.json())?;
         }

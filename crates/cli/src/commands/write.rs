@@ -158,7 +158,7 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
 fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     let conditions = conditions(&args.conditions)?;
     let queried = paths(&conditions);
-    let Some(condition) = conditions.into_iter().reduce(|all, one| all & one) else {
+    let Some(condition) = conditions.iter().cloned().reduce(|all, one| all & one) else {
         return Ok(Outcome::Done);
     };
     let db = open_durable(&args.dir, memory, args.durability)?;
@@ -177,7 +177,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     let ended = dataset.delete_where(condition, &mut progress);
     if ended.is_ok() && deleted == 0 {
-        fields::note_unknown(dataset.records(), &queried)?;
+        fields::note_unknown(dataset.records(), &queried, &conditions)?;
     }
     let closed = db.close();
     note(format_args!("deleted {}", counted(deleted, "record")));

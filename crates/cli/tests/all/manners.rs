@@ -170,7 +170,7 @@ fn records_are_printed_as_a_table() {
         .expect(0);
     let last = table.stdout.lines().last().unwrap();
     assert!(
-        last.contains("a b [2Jxxx") && last.contains("xxx..."),
+        last.contains("a b [2Jxxx") && last.contains("xxx\u{2026}"),
         "{last}"
     );
     assert!(last.len() < 80, "{last}");

@@ -1,13 +1,10 @@
-//! The digest of a table: where it is, and how it was made.
+//! The digest of a table: how it is made, and where it is.
 
 use std::sync::Arc;
 
 use super::format::Handle;
-use super::reader::Table;
 use crate::coding::{Reader, put_varint};
-use crate::cost::Cost;
 use crate::digest::Digester;
-use crate::error::Result;
 
 /// How a table gets its digest.
 #[derive(Clone)]
@@ -50,28 +47,5 @@ impl DigestPlace {
             },
             handle: Handle::read(reader)?,
         })
-    }
-}
-
-impl Table {
-    /// The table's digest; `None` if it has none: its tree has no digests, or it was written before
-    /// the tree had.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io) and [`Error::Corruption`](crate::Error::Corruption) of the
-    /// block.
-    pub fn digest(&self, cost: &Cost) -> Result<Option<TableDigest>> {
-        let Some(place) = self.digest_place() else {
-            return Ok(None);
-        };
-        Ok(Some(TableDigest {
-            bytes: self.block(place.handle, true, cost)?,
-            is_inherited: place.is_inherited,
-        }))
-    }
-
-    /// True if the table has a digest of its own entries. Reads nothing.
-    pub fn has_own_digest(&self) -> bool {
-        self.digest_place().is_some_and(|place| !place.is_inherited)
     }
 }

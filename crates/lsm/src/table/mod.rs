@@ -1,7 +1,7 @@
 //! Sorted string tables: immutable files of entries in the order of [`crate::entry::compare`].
 //!
 //! ```text
-//! header | partition | partition | ... | maps, samples, digest | top-level index | properties | footer
+//! header | partition | ... | maps, samples, digest | top-level index | properties | footer
 //!            |
 //!            data blocks ... | index | key filter | synopsis
 //! ```
@@ -24,6 +24,7 @@ mod block;
 mod builder;
 mod cursor;
 mod digest;
+mod digested;
 mod entries;
 mod extent;
 mod filter;

@@ -361,9 +361,7 @@ impl Table {
     pub(crate) fn warm(&self) {
         let cost = Cost::default();
         for p in 0..self.frame.top.len() {
-            let Some(part) = self.frame.top.get(p) else {
-                break;
-            };
+            let Some(part) = self.top().get(p) else { break };
             let filter =
                 part.filter == Handle::NONE || self.block(part.filter, true, &cost).is_ok();
             if !filter || self.index_of(p, part, true, &cost).is_err() || self.pinned(p).is_none() {

@@ -148,6 +148,26 @@ impl Expr {
         }
     }
 
+    /// Its tests, in their order: paths, and the conditions on a value there.
+    pub fn tests(&self) -> Vec<(&Path, &Predicate)> {
+        match &self.node {
+            Node::Invalid(_) => Vec::new(),
+            Node::Test(path, predicate) => vec![(path, predicate)],
+            Node::And(all) | Node::Or(all) => all.iter().flat_map(Expr::tests).collect(),
+            Node::Not(inner) => inner.tests(),
+        }
+    }
+
+    /// True if a record that satisfies the condition satisfies each of its tests: it has neither
+    /// `or` nor `not`.
+    pub fn needs_all_tests(&self) -> bool {
+        match &self.node {
+            Node::Test(..) => true,
+            Node::And(all) => all.iter().all(Expr::needs_all_tests),
+            Node::Or(_) | Node::Not(_) | Node::Invalid(_) => false,
+        }
+    }
+
     /// True where bounds in it form one range with those beside it in a chain of `and`.
     pub(super) fn joins(&self) -> bool {
         match &self.node {
