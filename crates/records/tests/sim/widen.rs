@@ -126,15 +126,32 @@ impl Widening {
             *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
         }
         if let Action::Index {
-            path, kind, change, ..
+            path,
+            kind,
+            change,
+            inside,
+            store,
+            set,
+            ..
         } = action
             && let Some(at) = self.unique
             && rng.bool()
         {
             *path = at as u8;
             *kind = rng.u8(4..8);
-            *change =
-                [Change::Add, Change::Add, Change::DropIndex, Change::Resume][rng.usize(0..4)];
+            let changes = [Change::Add, Change::Add, Change::DropIndex, Change::Resume];
+            *change = changes[rng.usize(0..4)];
+            // Writes beside the build, also of values that older records have.
+            let writes = (0..rng.usize(0..8)).map(|_| {
+                let action = Action::Batch {
+                    store: *store,
+                    set: *set,
+                    writes: self.writes[rng.usize(0..self.writes.len())].clone(),
+                    durability: 2,
+                };
+                Step(0, action)
+            });
+            inside.steps.extend(writes);
         }
         if let Action::Index { change, .. } = action
             && self.rebuilds
