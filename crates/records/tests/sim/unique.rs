@@ -45,7 +45,7 @@ fn share(one: &Row, other: &Row, index: &IndexDef) -> bool {
 }
 
 /// The current records.
-fn current<'r>(records: &'r Records, time: u64) -> impl Iterator<Item = (&'r K, &'r Row)> + Clone {
+fn current(records: &Records, time: u64) -> impl Iterator<Item = (&K, &Row)> + Clone {
     let stored = records.stored();
     let stored: Vec<(&K, &Row)> = stored
         .filter(|(_, _, row)| row.expires.is_none_or(|expires| expires > time))
