@@ -7,7 +7,7 @@ use super::{EXPERIMENT, SUITE, State};
 use crate::measure::{Claim, Row};
 
 /// The subject that the goals are about.
-const OURS: &str = "esker composite";
+const OURS: &str = "esker composite mutable-bitmap";
 
 struct Claims<'r> {
     rows: &'r [Row],

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::asked::{Answer, Operation, Question};
 use super::{MEMORY, Subject, records};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::workload::Record;
 
 /// Records of a batch.
@@ -23,14 +23,17 @@ pub(super) struct Esker {
 }
 
 impl Esker {
-    /// A new store whose indexes have this kind.
-    pub(super) fn create(dir: &Path, kind: &str) -> Result<Esker> {
+    /// A new store. `how` names the kind of its indexes and the strategy of their maintenance.
+    pub(super) fn create(dir: &Path, how: &str) -> Result<Esker> {
         let options = Options::new()
             .memory_budget(MEMORY)
             .durability(Durability::Os);
         let db = Database::create_or_open(dir.join("esker"), options)?;
+        let (kind, strategy) = how
+            .split_once(' ')
+            .ok_or_else(|| Failure::new("no strategy is named"))?;
         let kind: IndexKind = kind.parse()?;
-        let mut def = DatasetDef::key("id");
+        let mut def = DatasetDef::key("id").maintenance(strategy.parse()?);
         for path in ["user_id", "created_at", "likes", "retweets"] {
             def = def.index(path, esker::Index::new(kind).int());
         }

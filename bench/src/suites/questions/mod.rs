@@ -34,9 +34,9 @@ const MEMORY: usize = 64 << 20;
 
 /// What is measured.
 const SUBJECTS: [&str; 5] = [
-    "esker composite",
-    "esker recent",
-    "esker lazy",
+    "esker composite mutable-bitmap",
+    "esker recent mutable-bitmap",
+    "esker composite deferred",
     "sqlite",
     "duckdb",
 ];
@@ -148,8 +148,8 @@ pub fn run(options: &Options) -> Result<Vec<String>> {
 pub fn child(job: &Job) -> Result<()> {
     let task: Task = job.parameters()?;
     match job.subject.split_once(' ') {
-        Some(("esker", kind)) => {
-            let mut store = esker::Esker::create(&job.scratch, kind)?;
+        Some(("esker", how)) => {
+            let mut store = esker::Esker::create(&job.scratch, how)?;
             store.load(job.seed, task.len)?;
             ask_all(job, &task, State::Fresh, &mut store)?;
             store.update(job.seed, task.len)?;
