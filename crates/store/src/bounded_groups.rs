@@ -1,5 +1,5 @@
-//! Groups of the answers of a store that computes no aggregates of its own: they are kept in memory,
-//! up to a bound.
+//! Groups of the answers of a store that computes no aggregates of its own: they are kept in
+//! memory, up to a bound.
 
 use std::sync::Arc;
 

@@ -118,8 +118,8 @@ impl ValueTotals {
         self.ty.is_time() && shows
     }
 
-    /// True if a record has a number, read as a time, at the field: one that is in the group of this
-    /// key, or without a key any. `json` is the record.
+    /// True if a record has a number, read as a time, at the field: one that is in the group of
+    /// this key, or without a key any. `json` is the record.
     ///
     /// # Errors
     /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.

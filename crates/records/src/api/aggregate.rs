@@ -20,9 +20,9 @@ pub struct AggregateQuery {
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// Computes these aggregates of the matching records: of all of them, or of groups
-    /// ([`AggregateQuery::by`]). Limit, offset, order, page and selected fields of the query have no
-    /// meaning for it. Memory stays within a share of the budget; groups beyond it are sorted in a file in the store's
-    /// folder.
+    /// ([`AggregateQuery::by`]). Limit, offset, order, page and selected fields of the query have
+    /// no meaning for it. Memory stays within a share of the budget; groups beyond it are sorted in
+    /// a file in the store's folder.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,7 +132,8 @@ impl AggregateQuery {
         Ok(groups)
     }
 
-    /// Passes the groups to `visit`, in their order, until it returns `Break`. Returns the explanation.
+    /// Passes the groups to `visit`, in their order, until it returns `Break`. Returns the
+    /// explanation.
     ///
     /// # Errors
     /// As [`AggregateQuery::run`].

@@ -134,8 +134,8 @@ impl Options {
         self
     }
 
-    /// The clock for expiry and for the age of the kept log, in milliseconds since 1970. Default: the
-    /// system's.
+    /// The clock for expiry and for the age of the kept log, in milliseconds since 1970. Default:
+    /// the system's.
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Options {
         self.engine.clock = clock;

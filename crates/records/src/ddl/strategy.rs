@@ -276,8 +276,8 @@ impl Handle {
         let mut backfill = Backfill::new(self, layout.data, after, false, &mut progress);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
-            // Later writes are in the index already. If one replaced a record before the scan reached
-            // it, the index lacks the replaced write.
+            // Later writes are in the index already. If one replaced a record before the scan
+            // reached it, the index lacks the replaced write.
             let mut add = |version: &Version<'_>| {
                 keys += 1;
                 Ok(sink(version.key, version.seq, Kind::Put, &[])?)

@@ -4,9 +4,9 @@
 //! [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk
 //! (`bulk.rs`), counts (`count.rs`) and versions (`versions.rs`). Answers in an order of fields or
 //! keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk,
-//! unless an index alone gives them (`sorted_from_index.rs`, `aggregate_from_index.rs`); offsets and
-//! projections are applied to the rows of any of them (`rows.rs`). Conditions and plans are compiled
-//! by [`esker_model::query`].
+//! unless an index alone gives them (`sorted_from_index.rs`, `aggregate_from_index.rs`); offsets
+//! and projections are applied to the rows of any of them (`rows.rs`). Conditions and plans are
+//! compiled by [`esker_model::query`].
 
 mod aggregate;
 mod aggregate_from_index;

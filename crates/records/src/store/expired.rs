@@ -1,7 +1,7 @@
 //! Expired records, as a snapshot sees them.
 //!
-//! A stored record carries its expiry time (`RecordRef::expiry_of`), and reads of the record
-//! check it with `has_expired`. For answers that read no records the dataset has a tree `d/expiry`: its
+//! A stored record carries its expiry time (`RecordRef::expiry_of`), and reads of the record check
+//! it with `has_expired`. For answers that read no records the dataset has a tree `d/expiry`: its
 //! keys are expiry time and record key, its sequence numbers those of the records. So the entries
 //! that have expired come first. Their numbers form a set ([`View::expired`]) that queries probe
 //! beside the obsolete set: a record and its index entries share one number, under every index

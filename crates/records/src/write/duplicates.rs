@@ -65,8 +65,8 @@ impl<'a> Duplicates<'a> {
         self.compare()
     }
 
-    /// True for the one value that stands for all that the index cannot tell apart: records may share
-    /// it, and there may be many.
+    /// True for the one value that stands for all that the index cannot tell apart: records may
+    /// share it, and there may be many.
     fn is_stand_in(&self, value: &[u8]) -> bool {
         other(self.index.attribute.ty) == Some(value)
     }
