@@ -16,6 +16,9 @@ use crate::schema::MAX_DEPTH;
 /// An integer of so many characters fits 64 bits.
 const SURELY_FITS: usize = 18;
 
+/// A string is searched for its end by so many words before the search is set up for long ones.
+const SHORT: usize = 4;
+
 impl Fields {
     /// Adds the fields of a record. Of a field that an object has several times, all values count.
     pub fn add(&mut self, json: &[u8]) {
@@ -62,9 +65,10 @@ impl<'s> Scan<'s> {
     /// Passes this text, if it is next.
     #[inline]
     pub(super) fn is_next(&mut self, text: &[u8]) -> bool {
-        let is_next = self.text.get(self.at..self.at + text.len()) == Some(text);
-        self.at += text.len();
-        is_next
+        let end = self.at + text.len();
+        let next = self.text.get(self.at..end);
+        self.at = end;
+        next.is_some_and(|next| is_same(next, text))
     }
 
     pub(super) fn is_at_end(&self) -> bool {
@@ -182,15 +186,7 @@ impl<'s> Scan<'s> {
     #[inline]
     fn string_end(&mut self) -> Option<()> {
         loop {
-            // Most strings are short.
-            let found = match self.eight() {
-                Some(eight) if ends_of(eight) == 0 => {
-                    self.at += 8;
-                    self.string_mark()?
-                }
-                Some(eight) => ends_of(eight).trailing_zeros() as usize / 8,
-                None => self.string_mark()?,
-            };
+            let found = self.string_mark()?;
             let is_end = self.text.get(self.at + found) == Some(&b'"');
             if is_end {
                 self.at += found + 1;
@@ -200,9 +196,17 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// The distance to the next quote or backslash.
+    /// The distance to the next quote or backslash; may pass bytes before it.
     #[inline]
-    fn string_mark(&self) -> Option<usize> {
+    fn string_mark(&mut self) -> Option<usize> {
+        // Most strings are short.
+        for _ in 0..SHORT {
+            let Some(eight) = self.eight() else { break };
+            match ends_of(eight) {
+                0 => self.at += 8,
+                marks => return Some(marks.trailing_zeros() as usize / 8),
+            }
+        }
         memchr2(b'"', b'\\', self.text.get(self.at..)?)
     }
 
@@ -332,6 +336,17 @@ impl<'s> Scan<'s> {
         let name = std::str::from_utf8(raw).ok()?;
         Some(self.fields.child(of, name))
     }
+}
+
+/// True if two texts of the same length are equal. Most are so short that two words compare them.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() <= 16
+        && let (Some(begin), Some(end)) = (one.first_chunk::<8>(), one.last_chunk::<8>())
+    {
+        return other.first_chunk() == Some(begin) && other.last_chunk() == Some(end);
+    }
+    one == other
 }
 
 /// The number of digits at the beginning of eight bytes.
