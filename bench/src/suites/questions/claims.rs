@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::asked::{ANSWER, Operation};
-use super::{EXPERIMENT, SUITE, State};
+use super::task::{EXPERIMENT, SUITE, State};
 use crate::measure::{Claim, Row};
 
 /// The subject that the goals are about.

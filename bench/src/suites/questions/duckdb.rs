@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::asked::{ANSWER, OPERATIONS, digest};
-use super::{State, Task, operation_row, records};
+use super::records;
+use super::task::{State, Task, operation_row};
 use crate::failure::{Failure, Result};
 use crate::meter::Latency;
 use crate::run::Job;

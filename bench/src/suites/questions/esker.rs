@@ -8,7 +8,8 @@ use esker::{Database, Dataset, DatasetDef, Durability, Explain, IndexKind, Optio
 use serde_json::Value as Json;
 
 use super::asked::{Answer, Operation, Question};
-use super::{MEMORY, Subject, records};
+use super::records;
+use super::task::{MEMORY, Subject};
 use crate::failure::{Failure, Result};
 use crate::workload::Record;
 

@@ -9,28 +9,18 @@ mod esker;
 mod records;
 pub mod sheets;
 mod sqlite;
+mod task;
 
 use std::path::PathBuf;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
-use crate::measure::{Results, Row};
+use crate::measure::Results;
 use crate::meter::{self, Latency, process_cpu};
 use crate::only::Only;
 use crate::run::{Job, Runner};
-use crate::suites::session::row;
-use asked::{ANSWER, OPERATIONS, Operation};
-
-/// The suite's name.
-pub const SUITE: &str = "questions";
-
-/// The experiment's name.
-const EXPERIMENT: &str = "questions";
-
-/// Memory of Esker, and of SQLite's cache.
-const MEMORY: usize = 64 << 20;
+use asked::{ANSWER, OPERATIONS};
+pub use task::SUITE;
+use task::{EXPERIMENT, State, Subject, Task, operation_row};
 
 /// What is measured.
 const SUBJECTS: [&str; 5] = [
@@ -67,39 +57,6 @@ pub struct Options {
     /// A Python that has the module `duckdb`; without one DuckDB is left out
     #[arg(long, default_value = "python3", value_name = "PATH")]
     pub duckdb: PathBuf,
-}
-
-/// What a child is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Task {
-    /// The number of records.
-    len: usize,
-    /// The Python of DuckDB.
-    python: PathBuf,
-}
-
-/// The states in which questions are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The records were loaded, and merged as far as the store does by itself.
-    Fresh,
-    /// Behind that, 30 % of the records were replaced.
-    Updated,
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            State::Fresh => "fresh",
-            State::Updated => "30 % updated",
-        }
-    }
-}
-
-/// What answers questions.
-trait Subject {
-    /// Answers a question in the form of [`asked::Answer`].
-    fn ask(&mut self, question: &asked::Question) -> Result<asked::Answer>;
 }
 
 /// Runs the suite; returns what could not be measured.
@@ -198,17 +155,4 @@ fn ask_all(job: &Job, task: &Task, state: State, subject: &mut dyn Subject) -> R
         job.report(&row)?;
     }
     Ok(())
-}
-
-fn operation_row(
-    job: &Job,
-    operation: Operation,
-    state: State,
-    latency: &Latency,
-    cpu: Duration,
-) -> Row {
-    let mut row = row(job, operation.name(), latency, cpu);
-    row.parameters
-        .insert("state".to_string(), state.name().into());
-    row
 }

@@ -1,6 +1,6 @@
 //! What the page shows of the suite.
 
-use super::{EXPERIMENT, SUITE};
+use super::task::{EXPERIMENT, SUITE};
 use crate::report::sheet::{Chart, Measure, Sheet};
 
 /// The sheets of the suite.

@@ -7,7 +7,8 @@ use rusqlite::{Connection, params};
 use serde::Deserialize;
 
 use super::asked::{Answer, Question};
-use super::{MEMORY, Subject, records};
+use super::records;
+use super::task::{MEMORY, Subject};
 use crate::failure::Result;
 use crate::workload::Record;
 
