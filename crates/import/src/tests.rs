@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use esker_store::{Mode, open};
+use esker_store::{Dataset, Mode, Store, open};
 use serde_json::Value;
 
 use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
@@ -331,18 +331,20 @@ fn rejected_lines(input: &Path) -> Vec<u64> {
     text.lines().map(|entry| line(entry).unwrap()).collect()
 }
 
-#[test]
-fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(
-        dir.path().join("store"),
-        Mode::Create,
-        esker::Options::default(),
-    )
-    .unwrap();
+/// A store with a dataset whose values of `v` are unique.
+fn with_unique_values(dir: &Path) -> (Box<dyn Store>, Box<dyn Dataset>) {
+    let options = esker::Options::default();
+    let store = open(dir.join("store"), Mode::Create, options).unwrap();
     let index = esker::Index::composite().int().unique();
     let def = esker::DatasetDef::new("id", esker::KeyType::Int).index("v", index);
     let dataset = store.create_dataset("d", def).unwrap();
+    (store, dataset)
+}
+
+#[test]
+fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, dataset) = with_unique_values(dir.path());
     let input = dir.path().join("in.ndjson");
     let import = |strict| {
         let sources = sources(std::slice::from_ref(&input), None).unwrap();
@@ -396,15 +398,7 @@ fn a_line_whose_value_is_not_unique_is_rejected_and_nothing_else_is_lost() {
 #[test]
 fn a_refused_record_takes_no_other_with_it() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(
-        dir.path().join("store"),
-        Mode::Create,
-        esker::Options::default(),
-    )
-    .unwrap();
-    let index = esker::Index::composite().int().unique();
-    let def = esker::DatasetDef::new("id", esker::KeyType::Int).index("v", index);
-    let dataset = store.create_dataset("d", def).unwrap();
+    let (_store, dataset) = with_unique_values(dir.path());
     let mut batch = dataset.batch();
     for (id, v) in [(1, 1), (2, 2), (100, 7)] {
         let record = format!("{{\"id\":{id},\"v\":{v}}}");

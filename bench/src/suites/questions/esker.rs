@@ -8,7 +8,6 @@ use esker::{Database, Dataset, DatasetDef, Durability, Explain, IndexKind, Optio
 use serde_json::Value as Json;
 
 use super::asked::{Answer, Operation, Question};
-use super::records;
 use super::task::{MEMORY, Subject};
 use crate::failure::{Failure, Result};
 use crate::workload::Record;
@@ -47,36 +46,9 @@ impl Esker {
         })
     }
 
-    pub(super) fn load(&mut self, seed: u64, len: usize) -> Result<()> {
-        records::first(seed, len, &mut |record| self.put(record))?;
-        self.settle()
-    }
-
-    pub(super) fn update(&mut self, seed: u64, len: usize) -> Result<()> {
-        records::updates(seed, len, &mut |record| self.put(record))?;
-        self.settle()
-    }
-
-    fn put(&mut self, record: &Record<'_>) -> Result<()> {
-        self.batch.put_json(record.body)?;
-        self.in_batch += 1;
-        if self.in_batch == BATCH {
-            self.commit()?;
-        }
-        Ok(())
-    }
-
     fn commit(&mut self) -> Result<()> {
         self.in_batch = 0;
         self.batch.commit()?;
-        Ok(())
-    }
-
-    /// Writes what is in memory, and does the compactions that are due.
-    fn settle(&mut self) -> Result<()> {
-        self.commit()?;
-        self.db.flush()?;
-        self.db.group().run_compactions()?;
         Ok(())
     }
 
@@ -109,6 +81,23 @@ fn read(explain: &Explain) -> u64 {
 }
 
 impl Subject for Esker {
+    fn put(&mut self, record: &Record<'_>) -> Result<()> {
+        self.batch.put_json(record.body)?;
+        self.in_batch += 1;
+        if self.in_batch == BATCH {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory, and does the compactions that are due.
+    fn settle(&mut self) -> Result<()> {
+        self.commit()?;
+        self.db.flush()?;
+        self.db.group().run_compactions()?;
+        Ok(())
+    }
+
     fn ask(&mut self, question: &Question) -> Result<Answer> {
         match question.operation {
             Operation::CountByValue => self.groups(&["count"], &["likes"]),

@@ -106,18 +106,10 @@ pub fn child(job: &Job) -> Result<()> {
     let task: Task = job.parameters()?;
     match job.subject.split_once(' ') {
         Some(("esker", how)) => {
-            let mut store = esker::Esker::create(&job.scratch, how)?;
-            store.load(job.seed, task.len)?;
-            ask_all(job, &task, State::Fresh, &mut store)?;
-            store.update(job.seed, task.len)?;
-            ask_all(job, &task, State::Updated, &mut store)
+            ask_states(job, &task, &mut esker::Esker::create(&job.scratch, how)?)
         }
         None if job.subject == "sqlite" => {
-            let mut store = sqlite::Sqlite::create(&job.scratch)?;
-            store.load(job.seed, task.len)?;
-            ask_all(job, &task, State::Fresh, &mut store)?;
-            store.update(job.seed, task.len)?;
-            ask_all(job, &task, State::Updated, &mut store)
+            ask_states(job, &task, &mut sqlite::Sqlite::create(&job.scratch)?)
         }
         None if job.subject == "duckdb" => duckdb::child(job, &task),
         _ => Err(Failure::new(format!(
@@ -125,6 +117,16 @@ pub fn child(job: &Job) -> Result<()> {
             job.subject
         ))),
     }
+}
+
+/// Stores the records and asks all questions, then with new versions of a part of them.
+fn ask_states(job: &Job, task: &Task, subject: &mut dyn Subject) -> Result<()> {
+    records::first(job.seed, task.len, &mut |record| subject.put(record))?;
+    subject.settle()?;
+    ask_all(job, task, State::Fresh, subject)?;
+    records::updates(job.seed, task.len, &mut |record| subject.put(record))?;
+    subject.settle()?;
+    ask_all(job, task, State::Updated, subject)
 }
 
 fn ask_all(job: &Job, task: &Task, state: State, subject: &mut dyn Subject) -> Result<()> {

@@ -7,7 +7,6 @@ use rusqlite::{Connection, params};
 use serde::Deserialize;
 
 use super::asked::{Answer, Question};
-use super::records;
 use super::task::{MEMORY, Subject};
 use crate::failure::Result;
 use crate::workload::Record;
@@ -50,16 +49,16 @@ impl Sqlite {
         Ok(Sqlite { db, in_batch: 0 })
     }
 
-    pub(super) fn load(&mut self, seed: u64, len: usize) -> Result<()> {
-        records::first(seed, len, &mut |record| self.put(record))?;
-        self.settle()
+    fn commit(&mut self) -> Result<()> {
+        if self.in_batch > 0 {
+            self.db.execute_batch("COMMIT")?;
+        }
+        self.in_batch = 0;
+        Ok(())
     }
+}
 
-    pub(super) fn update(&mut self, seed: u64, len: usize) -> Result<()> {
-        records::updates(seed, len, &mut |record| self.put(record))?;
-        self.settle()
-    }
-
+impl Subject for Sqlite {
     fn put(&mut self, record: &Record<'_>) -> Result<()> {
         if self.in_batch == 0 {
             self.db.execute_batch("BEGIN")?;
@@ -87,14 +86,6 @@ impl Sqlite {
         Ok(())
     }
 
-    fn commit(&mut self) -> Result<()> {
-        if self.in_batch > 0 {
-            self.db.execute_batch("COMMIT")?;
-        }
-        self.in_batch = 0;
-        Ok(())
-    }
-
     fn settle(&mut self) -> Result<()> {
         self.commit()?;
         self.db.execute_batch("ANALYZE")?;
@@ -103,9 +94,7 @@ impl Sqlite {
         while rows.next()?.is_some() {}
         Ok(())
     }
-}
 
-impl Subject for Sqlite {
     fn ask(&mut self, question: &Question) -> Result<Answer> {
         let mut select = self.db.prepare_cached(&question.sql("tweets", "/"))?;
         let columns = select.column_count();

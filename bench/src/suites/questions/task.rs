@@ -11,6 +11,7 @@ use crate::measure::Row;
 use crate::meter::Latency;
 use crate::run::Job;
 use crate::suites::session::row;
+use crate::workload::Record;
 
 /// The suite's name.
 pub const SUITE: &str = "questions";
@@ -52,6 +53,12 @@ impl State {
 pub(super) trait Subject {
     /// Answers a question in the form of [`Answer`].
     fn ask(&mut self, question: &Question) -> Result<Answer>;
+
+    /// Stores a record.
+    fn put(&mut self, record: &Record<'_>) -> Result<()>;
+
+    /// Ends the storing of records.
+    fn settle(&mut self) -> Result<()>;
 }
 
 /// A row of an operation in a state.

@@ -87,6 +87,26 @@ impl Component {
         Ok(cuts)
     }
 
+    /// Keys that cut several components together into up to `pieces` pieces of similar size,
+    /// ascending; fewer than that if there are few partitions.
+    ///
+    /// # Errors
+    /// As [`Component::cuts`].
+    pub fn cuts_of_all(components: &[Component], pieces: usize) -> Result<Vec<Vec<u8>>> {
+        let mut cuts = Vec::new();
+        if pieces > 1 {
+            for component in components {
+                cuts.extend(component.cuts()?);
+            }
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let chosen = (1..pieces).filter_map(|piece| cuts.get(piece * cuts.len() / pieces));
+        let mut chosen: Vec<Vec<u8>> = chosen.filter(|cut| !cut.is_empty()).cloned().collect();
+        chosen.dedup();
+        Ok(chosen)
+    }
+
     pub(crate) fn cursor(&self, options: ReadOptions, stop: Option<&Stop>) -> SourceCursor {
         match self {
             Component::Memtable(memtable) => SourceCursor::memtable(memtable, stop),

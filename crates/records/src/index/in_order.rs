@@ -47,14 +47,29 @@ impl<'a> InOrder<'a> {
         InOrder::within(lookup, attribute, is_backward, readahead, &bounds)
     }
 
-    /// The entries of the stand-in for values that have no encoding.
-    pub(crate) fn of_others(
-        lookup: &'a Lookup<'a>,
-        attribute: &'a Attribute,
-    ) -> Result<InOrder<'a>> {
-        let lo = other(attribute.ty).unwrap_or_default().to_vec();
-        let bounds = (lo, None);
-        InOrder::within(lookup, attribute, false, 0, &bounds)
+    /// True if one of the entries of the stand-in for values that have no encoding counts:
+    /// `counts` gets its key and number. True also for types without a stand-in.
+    pub(crate) fn any_other(
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(stand_in) = other(attribute.ty) else {
+            return Ok(true);
+        };
+        let bounds = (stand_in.to_vec(), None);
+        let mut walk = InOrder::within(lookup, attribute, false, 0, &bounds)?;
+        let mut has_any = false;
+        while !has_any {
+            let step = walk.step(&mut |_, key, seq| {
+                has_any = has_any || counts(key, seq)?;
+                Ok(())
+            })?;
+            if step.is_break() {
+                break;
+            }
+        }
+        Ok(has_any)
     }
 
     /// Entries whose values lie in the bounds, which begin and end between values.

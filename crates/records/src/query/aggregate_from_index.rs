@@ -216,23 +216,15 @@ impl<'a> Source<'a> {
 
     /// True if a record has a value that the index does not show.
     fn has_others(&self, steps: &mut Steps) -> Result<bool> {
-        let lookup = self.lookup();
-        let mut walk = InOrder::of_others(&lookup, self.attribute)?;
         let mut current = self.current(steps);
-        let mut has_any = false;
-        while !has_any {
-            let step = walk.step(&mut |_, key, seq| {
-                has_any |= match &self.only {
-                    Some((only, _)) => only.contains(seq),
-                    None => current.is_current(key, seq)?,
-                };
-                Ok(())
-            })?;
-            if step.is_break() {
-                break;
-            }
-        }
-        Ok(has_any)
+        InOrder::any_other(
+            &self.lookup(),
+            self.attribute,
+            &mut |key, seq| match &self.only {
+                Some((only, _)) => Ok(only.contains(seq)),
+                None => current.is_current(key, seq),
+            },
+        )
     }
 
     /// Reads the least and the greatest value; false if the index does not show them.

@@ -204,14 +204,7 @@ fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     if wanted <= 1 {
         return Ok(whole());
     }
-    let mut cuts = Vec::new();
-    for component in &context.components {
-        cuts.extend(component.cuts()?);
-    }
-    cuts.sort_unstable();
-    let places = (1..wanted).filter_map(|at| cuts.get(cuts.len() * at / wanted));
-    let mut places: Vec<Vec<u8>> = places.cloned().collect();
-    places.dedup();
+    let places = Component::cuts_of_all(&context.components, wanted)?;
     let mut spans = Vec::with_capacity(places.len() + 1);
     let mut from = Vec::new();
     for place in places {

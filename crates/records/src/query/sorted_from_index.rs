@@ -70,7 +70,10 @@ pub(super) fn from_index(
     let view = &context.view;
     let kept = &view.dataset.current.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
-    if has_others(context, &validity, attribute, steps)? {
+    // Without keys or a complete set every entry that is not known to be obsolete counts.
+    let mut current = CurrentEntries::new(&validity, &context.costs.keys, steps);
+    let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
+    if InOrder::any_other(&lookup, attribute, &mut is_current)? {
         return Ok(None);
     }
     let is_backward = wanted.first.direction == Direction::Descending;
@@ -168,30 +171,6 @@ fn affordable(
         Driver::Union(_) | Driver::Combined(_) => return Ok(None),
     };
     Ok((reads >= most as u64).then_some(reads.max(2 * FEW as u64)))
-}
-
-/// True if a record may have a value that the index does not show.
-fn has_others(
-    context: &Context,
-    validity: &Validity,
-    attribute: &Attribute,
-    steps: &mut Steps,
-) -> Result<bool> {
-    let lookup = context.indexes();
-    let mut walk = InOrder::of_others(&lookup, attribute)?;
-    let mut current = CurrentEntries::new(validity, &context.costs.keys, steps);
-    let mut has_any = false;
-    while !has_any {
-        // Without keys or a complete set every entry that is not known to be obsolete counts.
-        let step = walk.step(&mut |_, key, seq| {
-            has_any |= current.is_current(key, seq)?;
-            Ok(())
-        })?;
-        if step.is_break() {
-            break;
-        }
-    }
-    Ok(has_any)
 }
 
 /// A walk through the entries of an index.

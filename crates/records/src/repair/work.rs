@@ -140,29 +140,18 @@ impl<'a> Work<'a> {
             // More ranges than threads, so that a thread that finishes early can help the others.
             threads => threads * 4,
         };
-        let mut cuts = Vec::new();
-        if pieces > 1 {
-            for component in components {
-                cuts.extend(component.cuts()?);
-            }
-        }
-        cuts.sort_unstable();
-        cuts.dedup();
-        let chosen = (1..pieces).filter_map(|piece| cuts.get(piece * cuts.len() / pieces));
         let mut ranges = vec![KeyPiece {
             from: Vec::new(),
             to: None,
         }];
-        for cut in chosen {
-            if let Some(last) = ranges.last_mut()
-                && last.from != *cut
-            {
+        for cut in Component::cuts_of_all(components, pieces)? {
+            if let Some(last) = ranges.last_mut() {
                 last.to = Some(cut.clone());
-                ranges.push(KeyPiece {
-                    from: cut.clone(),
-                    to: None,
-                });
             }
+            ranges.push(KeyPiece {
+                from: cut,
+                to: None,
+            });
         }
         Ok(ranges)
     }
