@@ -77,6 +77,7 @@ pub(super) fn is_log_kept(sequencer: &Sequencer, versions: &VersionSet) -> bool 
     sequencer.core.options.keep_log != KeepLog::default()
         || !versions.manifest.lock().order.holds.is_empty()
         || !sequencer.tails.holds().is_empty()
+        || !sequencer.unconsumed.load(Ordering::Relaxed)
         || sequencer.places().is_any().unwrap_or(true)
 }
 
@@ -191,14 +192,13 @@ impl Sequencer {
         }
         let places = self.places();
         let held = places.try_lock();
-        let all = held.and_then(|held| Ok((held, places.list()?.0)));
+        let all = held.and_then(|held| Ok((held, self.durable_places()?)));
         let Ok((Some(held), all)) = all else {
-            // A consumer is noting a place, or the places cannot be read: nothing is removed this
-            // time.
+            // A consumer is noting a place, or the places cannot be read or made durable: nothing
+            // is removed this time.
             order.kept = superfluous;
             return None;
         };
-        self.consumed.store(!all.is_empty(), Ordering::Relaxed);
         supersede(order, &all);
         let history = order.history;
         let places = all.iter().filter(|place| place.position.history == history);
@@ -208,6 +208,19 @@ impl Sequencer {
         let all: Vec<_> = own.into_iter().chain(places).chain(noted).collect();
         order.kept = self.retained(log, &all);
         Some(held)
+    }
+
+    /// The places of the consumers, durable: a power cut does not undo them. Whoever wrote one may
+    /// have failed, or ended, before it was.
+    fn durable_places(&self) -> Result<Vec<ConsumerPlace>> {
+        let places = self.places();
+        let (all, _) = places.list()?;
+        if !all.is_empty() || !self.unconsumed.load(Ordering::Relaxed) {
+            places.sync()?;
+        }
+        self.consumed.store(!all.is_empty(), Ordering::Relaxed);
+        self.unconsumed.store(all.is_empty(), Ordering::Relaxed);
+        Ok(all)
     }
 
     /// The segments before `log` that options and holds, each a position and the most bytes for it,
@@ -236,10 +249,18 @@ impl Sequencer {
         kept
     }
 
-    /// Looks whether there are consumers.
+    /// Looks whether there are consumers. If that cannot be told, there are.
     pub(super) fn note_consumers(&self) {
         let is_any = self.places().is_any().unwrap_or(true);
         self.consumed.store(is_any, Ordering::Relaxed);
+        self.unconsumed.fetch_and(!is_any, Ordering::Relaxed);
+    }
+
+    /// Looks whether there are durably no consumers: before the first write of a handle.
+    pub(super) fn settle_consumers(&self) {
+        if self.durable_places().is_err() {
+            self.consumed.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn places(&self) -> ConsumerPlaces<'_> {

@@ -34,7 +34,7 @@ pub(super) fn start_writing(
     let view = versions.view.load_full();
     let last = writer.last;
     sequencer.log.note_synced(last);
-    sequencer.note_consumers();
+    sequencer.settle_consumers();
     let segment = sequencer.create_segment(versions.new_file(), writer.replayed, last)?;
     let mut locked = versions.manifest.lock();
     let oldest = view.full.last().and_then(|generation| generation.log());

@@ -61,6 +61,8 @@ pub(super) struct Sequencer {
     pub(super) tails: Tails,
     /// There are consumers, as far as is known: the log says the time.
     pub(super) consumed: AtomicBool,
+    /// There are durably no consumers, as far as is known.
+    pub(super) unconsumed: AtomicBool,
     pub(super) consumers: TakenConsumers,
 }
 
@@ -78,6 +80,7 @@ impl Sequencer {
             log,
             tails: Tails::default(),
             consumed: AtomicBool::new(false),
+            unconsumed: AtomicBool::new(false),
             consumers: TakenConsumers::default(),
         }
     }

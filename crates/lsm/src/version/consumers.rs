@@ -15,6 +15,8 @@
 //! that. A consumer holds `LOCK` from writing its place until it has seen in the manifest that the
 //! log behind it is kept. So whichever is first is seen by the other. Where a writer does not get
 //! the lock at once it removes nothing this time: it never waits for another process.
+//! It makes the places that it read durable before it goes by them: who wrote or removed one may
+//! have failed before the name was, and after a power cut the earlier place counts again.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -220,9 +222,14 @@ impl ConsumerPlaces<'_> {
         }
     }
 
-    fn sync(&self) -> Result<()> {
-        let synced = self.fs.sync_dir(&self.folder);
-        synced.map_err(|e| Error::io(&self.folder, "sync", e))
+    /// Makes the names of all places durable; what is in the files is durable before they have
+    /// their names.
+    pub(crate) fn sync(&self) -> Result<()> {
+        match self.fs.sync_dir(&self.folder) {
+            // None was ever written.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            synced => synced.map_err(|e| Error::io(&self.folder, "sync", e)),
+        }
     }
 }
 

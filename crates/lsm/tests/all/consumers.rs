@@ -397,6 +397,58 @@ fn what_was_kept_without_a_sync_is_durable_once_somebody_waits_for_it() {
     }
 }
 
+/// A consumer's new place, or its removal, that could not be made durable is undone by a power cut:
+/// the writer keeps what the old place needs until it has made the change durable itself.
+#[test]
+fn what_is_removed_for_a_place_waits_until_the_place_is_durable() {
+    for (released, mode) in [
+        (false, PowerCut::Lost),
+        (true, PowerCut::Lost),
+        (false, PowerCut::Kept),
+    ] {
+        let memory = Memory::new();
+        let hooked = Hooked::new(Arc::new(memory.clone()));
+        let group = write_to(Arc::new(hooked.clone()));
+        let old = put(&group, 0, Durability::Sync);
+        group.keep_log_for("me", old, u64::MAX).unwrap();
+        let new = put(&group, 1, Durability::Sync);
+        let no_folder = |call, path: &Path| match call {
+            Call::SyncDir if path.ends_with("consumers") => Err(std::io::Error::other("worn")),
+            _ => Ok(()),
+        };
+        hooked.set(no_folder);
+        let changed = match released {
+            true => group.release_log("me").map(drop),
+            false => group.keep_log_for("me", new, u64::MAX),
+        };
+        assert!(matches!(changed, Err(Error::Io { .. })), "{changed:?}");
+        // The folder cannot be made durable: the whole log stays.
+        drop(group);
+        let group = write_to(Arc::new(hooked.clone()));
+        put(&group, 2, Durability::Sync);
+        group.flush().unwrap();
+        let left = write_to(Arc::new(memory.power_cut(0, mode)));
+        let place = place_of(&left, "me").unwrap();
+        assert_eq!(behind(&left, old).unwrap(), [1, 2]);
+        drop(left);
+        // It can again: what no durable place needs is removed.
+        hooked.clear();
+        put(&group, 3, Durability::Sync);
+        group.flush().unwrap();
+        let gone = behind(&group, old);
+        assert!(
+            matches!(gone, Err(Error::PositionExpired { .. })),
+            "{gone:?}"
+        );
+        let left = write_to(Arc::new(memory.power_cut(0, PowerCut::Lost)));
+        match place_of(&left, "me") {
+            Some(place) => assert_eq!(behind(&left, place).unwrap(), [2, 3]),
+            None => assert!(released),
+        }
+        assert_eq!(place == old, mode == PowerCut::Lost);
+    }
+}
+
 /// A consumer that goes on, past what the reader has seen, while a reader makes a copy is a
 /// consumer of the copy, too.
 #[test]

@@ -64,6 +64,7 @@ cases!(
     seed_3003854,
     seed_4014889,
     seed_6290,
+    seed_8300959,
 );
 
 /// Runs a case that is not in the list: `ESKER_CASE=FILE cargo test -p esker --test sim a_given_case`.
