@@ -417,9 +417,10 @@ fn what_is_removed_for_a_place_waits_until_the_place_is_durable() {
             _ => Ok(()),
         };
         hooked.set(no_folder);
-        let changed = match released {
-            true => group.release_log("me").map(drop),
-            false => group.keep_log_for("me", new, u64::MAX),
+        let changed = if released {
+            group.release_log("me").map(drop)
+        } else {
+            group.keep_log_for("me", new, u64::MAX)
         };
         assert!(matches!(changed, Err(Error::Io { .. })), "{changed:?}");
         // The folder cannot be made durable: the whole log stays.
