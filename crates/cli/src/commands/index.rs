@@ -62,7 +62,7 @@ fn change(
         )));
     }
     let wanted: IndexText = text.parse().map_err(refuse)?;
-    if verb == "switch" && wanted.ty.is_some() {
+    if verb == "switch" && wanted.ty.is_some() && !wanted.is_compound() {
         return Err(refuse(
             "a switch does not change the type: leave it out".to_string(),
         ));

@@ -12,7 +12,7 @@ use super::lookup::Lookup;
 use crate::error::Result;
 
 /// Keys of an index tree from the first (inclusive) to the second (exclusive; `None` is the end).
-pub(super) type Bounds = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type Bounds = (Vec<u8>, Option<Vec<u8>>);
 
 /// A walk through an index whose tree is in the order of its values
 /// ([`IndexType::is_in_value_order`](super::IndexType::is_in_value_order)).
