@@ -326,7 +326,16 @@ fn combinations(
             .map(|at| compound_field(value, at))
             .collect::<Vec<_>>()
     });
-    assert_eq!(found.collect::<Vec<_>>(), right);
+    let mut found: Vec<_> = found.collect();
+    // Fields behind the first with several values have a mark.
+    let several = fields
+        .iter()
+        .skip(1)
+        .filter(|(at, _)| out.values(*at).count() > 1);
+    let marks = if right.is_empty() { 0 } else { several.count() };
+    let behind = found.split_off(found.len() - marks);
+    assert!(behind.iter().flatten().all(Option::is_none));
+    assert_eq!(found, right);
 }
 
 /// A condition up to the first line feed, and a record after it: parsed, printed, evaluated.

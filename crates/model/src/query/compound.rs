@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use super::Attribute;
 use crate::range::{Range, after_prefix};
-use crate::schema::{Type, compound_begin, compound_field, compound_head, compound_tag};
+use crate::schema::{Type, compound_begin, compound_field, compound_head, compound_tag, several};
 
 /// The most ranges that lists of values of several fields are combined to.
 const MOST_RANGES: usize = 1 << 10;
@@ -116,14 +116,16 @@ pub struct FieldWalk {
     pub ty: Type,
     /// The beginning of the values up to the tag of the field.
     begin: Vec<u8>,
+    /// True if the range leaves out values at the beginning of the walk.
+    leaves_out: bool,
 }
 
 impl FieldWalk {
     /// The walk through the values of `attribute`, at this place, that are in the range; `None` if
     /// they are not in the order of the field.
     ///
-    /// A record with several values of the field is ordered by the first one that the walk meets.
-    /// So the range must not leave out values at the beginning of the walk, only at its end.
+    /// A record with several values of the field is ordered by the first one that the walk meets,
+    /// which may be outside of the range ([`FieldWalk::excluded`]).
     pub(super) fn new(
         place: usize,
         attribute: &Attribute,
@@ -143,7 +145,8 @@ impl FieldWalk {
         let (first, last) = (begin.clone(), after_prefix(&begin)?);
         let hi = hi?;
         let leaves_out = if is_backward { hi < last } else { lo > first };
-        (!leaves_out).then(|| FieldWalk {
+        // Records with several values of the first field have no mark.
+        (!leaves_out || field > 0).then(|| FieldWalk {
             attribute: place,
             range: Range::between(
                 Bound::Included(lo.max(first)),
@@ -152,7 +155,17 @@ impl FieldWalk {
             field,
             ty,
             begin,
+            leaves_out,
         })
+    }
+
+    /// The bounds of the values that no current record may have for the walk to be in order: those
+    /// of records with several values of the field. `None` if the range leaves nothing out where
+    /// the walk begins.
+    pub fn excluded(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+        let mark = several(self.field).to_vec();
+        let end = after_prefix(&mark);
+        self.leaves_out.then_some((mark, end))
     }
 
     /// Begins at a value of the field, in the direction of the walk.

@@ -15,6 +15,10 @@
 //! holds if one of its values meets it, whichever values of the other fields meet theirs, so all
 //! combinations are needed. A record without a value of the first field has no combination:
 //! conditions on the first field are what leads to an entry.
+//!
+//! A record with several values of a field behind the first one also has the mark `fe` and the
+//! number of the field, behind all combinations. Where no record has it, an order by the field can
+//! be read from within a range.
 
 use esker_coding::{Own, Reader};
 
@@ -26,6 +30,9 @@ use crate::error::{Error, Result};
 
 /// The most combinations of a record in which several fields have several values.
 pub(super) const MOST_COMBINATIONS: usize = 64;
+
+/// Begins a mark, in the place of the number of fields.
+const SEVERAL: u8 = 0xfe;
 
 const ABSENT: u8 = 0;
 const INT: u8 = 1;
@@ -86,7 +93,7 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Option<Fields<'a>> {
         let mut input = Reader::new(bytes);
-        let left = input.u8()?;
+        let left = input.u8().filter(|fields| *fields != SEVERAL)?;
         Some(Fields { left, input })
     }
 
@@ -117,11 +124,19 @@ impl<'a> Fields<'a> {
 
 /// The length of the compound value at the start of `bytes`; `None` if they are malformed.
 pub(super) fn compound_length(bytes: &[u8]) -> Option<usize> {
+    if bytes.first() == Some(&SEVERAL) {
+        return Some(several(0).len());
+    }
     let mut fields = Fields::new(bytes)?;
     while !fields.is_end() {
         fields.next()?;
     }
     Some(bytes.len() - fields.input.rest().len())
+}
+
+/// The mark of a record with several values of a field.
+pub(crate) fn several(field: usize) -> [u8; 2] {
+    [SEVERAL, field as u8]
 }
 
 /// The bytes of the number of fields and of the first `fields` of them; `None` if `bytes` do not
@@ -202,8 +217,8 @@ impl FoundFields {
         found.dedup_by(|a, b| rank(a) == rank(b));
     }
 
-    /// Appends the combinations of the values of an attribute of `fields` fields to `out`, and
-    /// passes the end of each to `each`. Returns the number of combinations if there are too many.
+    /// Appends the combinations of the values of an attribute of `fields` fields to `out`, then the
+    /// marks, and passes the end of each to `each`. Returns the number of combinations if there are too many.
     pub(super) fn combine(
         &self,
         attribute: u32,
@@ -227,8 +242,8 @@ impl FoundFields {
         }
         let lengths = lists.iter().map(|list| list.len().max(1));
         let count = lengths.clone().fold(1, usize::saturating_mul);
-        let several = lengths.filter(|length| *length > 1).count();
-        if several > 1 && count > MOST_COMBINATIONS {
+        let arrays = lengths.filter(|length| *length > 1).count();
+        if arrays > 1 && count > MOST_COMBINATIONS {
             return Err(count);
         }
         for number in 0..count {
@@ -243,6 +258,12 @@ impl FoundFields {
                 left /= list.len().max(1);
             }
             each(out.len());
+        }
+        for (field, list) in lists.iter().enumerate().skip(1) {
+            if list.len() > 1 {
+                out.extend_from_slice(&several(field));
+                each(out.len());
+            }
         }
         Ok(())
     }
@@ -326,13 +347,19 @@ mod tests {
         let ints = |n: i128| (Type::Int, (0..n).map(Value::Int).collect::<Vec<_>>());
         let (none, flags) = ((Type::Int, Vec::new()), vec![Value::Bool(false)]);
         let all = combined(&[ints(3), none.clone(), ints(2), (Type::Bool, flags)]).unwrap();
-        assert_eq!(all.len(), 6);
+        assert_eq!(all.len(), 6 + 1);
+        assert_eq!(all[6], several(2));
+        assert_eq!(
+            Value::split(Type::Compound, &all[6]),
+            Some((&all[6][..], &[][..]))
+        );
+        assert!(!compound_is_whole(&all[6]));
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
         // Without a value of the first field there is none.
         assert_eq!(combined(&[none.clone(), ints(2)]), Ok(Vec::new()));
         // A list that is alone may be of any length.
-        assert_eq!(combined(&[ints(1), none, ints(5000)]).unwrap().len(), 5000);
-        assert_eq!(combined(&[ints(8), ints(8)]).unwrap().len(), 64);
+        assert_eq!(combined(&[ints(1), none, ints(5000)]).unwrap().len(), 5001);
+        assert_eq!(combined(&[ints(8), ints(8)]).unwrap().len(), 65);
         assert_eq!(combined(&[ints(5), ints(13)]), Err(65));
     }
 

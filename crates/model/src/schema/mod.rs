@@ -31,7 +31,7 @@ mod walk;
 mod wanted;
 
 pub(crate) use at_path::Found;
-pub(crate) use compound::{compound_begin, compound_head, compound_tag};
+pub(crate) use compound::{compound_begin, compound_head, compound_tag, several};
 pub use compound::{compound_field, compound_paths};
 pub use compound_values::{compound_is_whole, compound_text};
 pub(crate) use depth::MAX_DEPTH;

@@ -57,8 +57,17 @@ impl<'a> InOrder<'a> {
         let Some(stand_in) = other(attribute.ty) else {
             return Ok(true);
         };
-        let bounds = (stand_in.to_vec(), None);
-        let mut walk = InOrder::within(lookup, attribute, false, 0, &bounds)?;
+        InOrder::any_within(lookup, attribute, &(stand_in.to_vec(), None), counts)
+    }
+
+    /// True if one of the entries with values in the bounds counts.
+    pub(crate) fn any_within(
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        bounds: &Bounds,
+        counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut walk = InOrder::within(lookup, attribute, false, 0, bounds)?;
         let mut has_any = false;
         while !has_any {
             let step = walk.step(&mut |_, key, seq| {

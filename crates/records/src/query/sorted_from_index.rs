@@ -70,13 +70,18 @@ pub(super) fn from_index(
     let view = &context.view;
     let kept = &view.dataset.current.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
-    if source.by_field.is_none() {
-        // Without keys or a complete set every entry that is not known to be obsolete counts.
-        let mut current = CurrentEntries::new(&validity, &context.costs.keys, steps);
-        let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
-        if InOrder::any_other(&lookup, attribute, &mut is_current)? {
-            return Ok(None);
-        }
+    // Without keys or a complete set every entry that is not known to be obsolete counts.
+    let mut current = CurrentEntries::new(&validity, &context.costs.keys, steps);
+    let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
+    let is_hidden = match &source.by_field {
+        None => InOrder::any_other(&lookup, attribute, &mut is_current)?,
+        Some(by_field) => match by_field.excluded() {
+            Some(bounds) => InOrder::any_within(&lookup, attribute, &bounds, &mut is_current)?,
+            None => false,
+        },
+    };
+    if is_hidden {
+        return Ok(None);
     }
     let from = match wanted.behind {
         Some(rank) => match ranking.first_value(ty, rank) {

@@ -350,6 +350,43 @@ fn the_newest_of_a_user_are_read_in_order() {
 }
 
 #[test]
+fn an_order_begins_within_a_range_unless_a_record_has_several_values() {
+    let (_db, dataset) = events(IndexKind::Composite);
+    let ask = |condition: &str, order: &str| {
+        let query = dataset.find(condition.parse().unwrap());
+        explained(query.order(order.parse().unwrap()).limit(Some(5)))
+    };
+    let before = ("user = u3 and at < 6000", "at:desc");
+    let behind = ("user = u3 and at > 6000", "at:asc");
+    for ((condition, order), wanted) in [
+        (before, ["1983", "1963", "1943", "1923", "1903"]),
+        (behind, ["2023", "2043", "2063", "2083", "2103"]),
+    ] {
+        let (keys, explain) = ask(condition, order);
+        assert_eq!(keys, wanted, "{condition}");
+        assert!(explain.steps.fetched < 40, "{explain}");
+    }
+    // A record is ordered by its greatest, or least, value, also outside of the range.
+    let body = r#"{"id": 9999, "user": "u3", "at": [60, 100000]}"#;
+    dataset.put_json(body).unwrap();
+    let (keys, explain) = ask(before.0, before.1);
+    assert_eq!(keys, ["9999", "1983", "1963", "1943", "1923"]);
+    assert!(explain.notes.is_empty(), "{explain}");
+    let (keys, _) = ask(behind.0, behind.1);
+    assert_eq!(keys[0], "9999");
+    // Once it is gone, the mark is obsolete.
+    dataset
+        .put_json(r#"{"id": 9999, "user": "u3", "at": 60}"#)
+        .unwrap();
+    let (keys, explain) = ask(before.0, before.1);
+    assert_eq!(
+        (keys[0].as_str(), explain.notes.len()),
+        ("1983", 1),
+        "{explain}"
+    );
+}
+
+#[test]
 fn combinations_of_values_are_unique() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
