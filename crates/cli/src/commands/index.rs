@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
 use esker::maintain::{IndexChange, IndexProgress};
-use esker::schema::IndexText;
+use esker::schema::{IndexText, compound_paths};
 use esker::{DatasetDef, Index, IndexKind, Path};
 
 use esker_store::{Dataset, Store};
@@ -95,7 +95,12 @@ fn change(
     });
     if made.is_err() {
         // The most likely reason for a field without values is a typing error.
-        note_unknown(dataset.records(), &[wanted.path], &[])?;
+        let fields = if wanted.is_compound() {
+            compound_paths(&wanted.path)?
+        } else {
+            vec![wanted.path]
+        };
+        note_unknown(dataset.records(), &fields, &[])?;
     }
     made?;
     say_declared(&*dataset, &before);

@@ -22,7 +22,7 @@
 
 use esker_coding::{Own, Reader};
 
-use super::key_fields::several_paths;
+use super::key_fields::{MOST, several_paths};
 use super::path::Path;
 use super::scalars::{split_int, take_string};
 use super::types::Type;
@@ -226,23 +226,29 @@ impl FoundFields {
         out: &mut Vec<u8>,
         each: &mut dyn FnMut(usize),
     ) -> std::result::Result<(), usize> {
-        let of_field = |field: usize| {
-            let rank = (attribute, field as u32);
-            let begin = self
-                .found
-                .partition_point(|f| (f.attribute, f.field) < rank);
+        let mut spans = [(0, 0); MOST];
+        let mut used = 0;
+        for (span, field) in spans.iter_mut().zip(0..fields as u32) {
+            let rank = |found: &FoundField| (found.attribute, found.field);
+            let begin = self.found.partition_point(|f| rank(f) < (attribute, field));
             let end = self
                 .found
-                .partition_point(|f| (f.attribute, f.field) <= rank);
-            self.found.own(begin..end)
+                .partition_point(|f| rank(f) <= (attribute, field));
+            *span = (begin, end);
+            used += 1;
+        }
+        let spans = spans.own(..used);
+        let lists = || {
+            spans
+                .iter()
+                .map(|(begin, end)| self.found.own(*begin..*end))
         };
-        let lists: Vec<&[FoundField]> = (0..fields).map(of_field).collect();
-        if lists.first().is_none_or(|first| first.is_empty()) {
+        if lists().next().is_none_or(|first| first.is_empty()) {
             return Ok(());
         }
-        let lengths = lists.iter().map(|list| list.len().max(1));
-        let count = lengths.clone().fold(1, usize::saturating_mul);
-        let arrays = lengths.filter(|length| *length > 1).count();
+        let lengths = || lists().map(|list| list.len().max(1));
+        let count = lengths().fold(1, usize::saturating_mul);
+        let arrays = lengths().filter(|length| *length > 1).count();
         if arrays > 1 && count > MOST_COMBINATIONS {
             return Err(count);
         }
@@ -250,7 +256,7 @@ impl FoundFields {
             out.push(fields as u8);
             // The number of a combination has a digit for each field.
             let mut left = number;
-            for list in &lists {
+            for list in lists() {
                 match list.get(left % list.len().max(1)) {
                     Some(one) => out.extend_from_slice(self.bytes.own(one.from..one.to)),
                     None => out.push(ABSENT),
@@ -259,7 +265,7 @@ impl FoundFields {
             }
             each(out.len());
         }
-        for (field, list) in lists.iter().enumerate().skip(1) {
+        for (field, list) in lists().enumerate().skip(1) {
             if list.len() > 1 {
                 out.extend_from_slice(&several(field));
                 each(out.len());

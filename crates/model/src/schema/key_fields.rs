@@ -16,7 +16,7 @@ use super::types::{MAX_PRIMARY_KEY, Type};
 use crate::error::{Error, Result};
 
 /// The maximum number of fields.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 const INT: u8 = 1;
 const TEXT: u8 = 2;
