@@ -218,7 +218,8 @@ impl FoundFields {
     }
 
     /// Appends the combinations of the values of an attribute of `fields` fields to `out`, then the
-    /// marks, and passes the end of each to `each`. Returns the number of combinations if there are too many.
+    /// marks, and passes the end of each to `each`. Returns the number of combinations if there are
+    /// too many.
     pub(super) fn combine(
         &self,
         attribute: u32,
