@@ -41,6 +41,15 @@ pub(crate) fn fields(number: u8) -> &'static [usize] {
     }
 }
 
+/// The numbers of the fields of a dataset's compound index, if it has one.
+pub(crate) fn fields_in(def: &DatasetDef) -> Vec<usize> {
+    let compound = def.indexes.iter().find(|index| index.ty.is_compound());
+    let names = compound.map(|index| index.path.to_string());
+    let names = names.iter().flat_map(|names| names.split(','));
+    let places = names.map(|name| PATHS.iter().position(|path| *path == name));
+    places.collect::<Option<_>>().unwrap_or_default()
+}
+
 /// The path of a compound index.
 pub(crate) fn path_of(number: u8) -> esker::Path {
     let names: Vec<&str> = fields(number).iter().map(|at| PATHS[*at]).collect();

@@ -9,6 +9,7 @@ use esker::{Query, Result, Value};
 use super::Asker;
 use crate::action::PATHS;
 use crate::common::path;
+use crate::compound;
 use crate::model::K;
 
 /// Compares values of any types.
@@ -51,7 +52,10 @@ impl Asker<'_> {
     /// A path whose values have the types of the model: times that are not declared are numbers or
     /// text.
     fn sortable(&self, rng: &mut fastrand::Rng) -> Option<&'static str> {
-        let at = rng.usize(0..PATHS.len());
+        let at = match compound::fields_in(&self.view.def).get(1) {
+            Some(second) if rng.bool() => *second,
+            _ => rng.usize(0..PATHS.len()),
+        };
         let mut indexes = self.view.def.indexes.iter();
         let declared = indexes.find(|index| index.path == path(PATHS[at]));
         let is_clear = match declared {
