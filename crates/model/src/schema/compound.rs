@@ -164,6 +164,8 @@ pub(super) struct FoundFields {
     /// The tags and values, one after the other.
     bytes: Vec<u8>,
     found: Vec<FoundField>,
+    /// Fields with a value that does not fit: the attribute, and the number of the field.
+    unfit: Vec<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -178,40 +180,50 @@ impl FoundFields {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.found.clear();
+        self.unfit.clear();
     }
 
     /// The bytes that are allocated.
     pub(super) fn memory(&self) -> usize {
-        self.bytes.capacity() + self.found.capacity() * size_of::<FoundField>()
+        let unfit = self.unfit.capacity() * size_of::<(u32, u32)>();
+        self.bytes.capacity() + self.found.capacity() * size_of::<FoundField>() + unfit
     }
 
-    /// Adds a value of a field of an attribute, which `encode` appends; none if that is false.
-    pub(super) fn add<R>(
+    /// Adds a value of a field of an attribute, which `encode` appends. If it returns false, the
+    /// value does not fit, and the field has none.
+    pub(super) fn add(
         &mut self,
         attribute: u32,
         field: u32,
         ty: Type,
-        encode: impl FnOnce(&mut Vec<u8>) -> (bool, R),
-    ) -> Option<R> {
+        encode: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
         let from = self.bytes.len();
-        self.bytes.push(compound_tag(ty)?);
-        let (is_value, result) = encode(&mut self.bytes);
-        if is_value {
+        self.bytes.extend(compound_tag(ty));
+        let fits = encode(&mut self.bytes);
+        if fits {
+            let to = self.bytes.len();
             self.found.push(FoundField {
                 attribute,
                 field,
                 from,
-                to: self.bytes.len(),
+                to,
             });
         } else {
             self.bytes.truncate(from);
+            self.unfit.push((attribute, field));
         }
-        Some(result)
+        fits
     }
 
     /// To be called once when all values are added.
     pub(super) fn sort(&mut self) {
-        let FoundFields { bytes, found } = self;
+        let FoundFields {
+            bytes,
+            found,
+            unfit,
+        } = self;
+        found.retain(|one| !unfit.contains(&(one.attribute, one.field)));
         let rank = |one: &FoundField| (one.attribute, one.field, bytes.own(one.from..one.to));
         found.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
         found.dedup_by(|a, b| rank(a) == rank(b));
@@ -289,7 +301,7 @@ mod tests {
             for value in values {
                 found.add(3, field as u32, *ty, |out| {
                     value.encode(out);
-                    (true, ())
+                    true
                 });
             }
         }

@@ -452,37 +452,27 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes a value of a field of an attribute that has several.
+    /// Takes a value of a field of an attribute that has several. One that does not fit is refused
+    /// by the attribute of the field itself, unless the record was replaced before that was
+    /// declared: then the field has no values.
     fn field(&mut self, attribute: u32, field: u32, found: Found<'_>) {
         if matches!(found, Found::Null | Found::Object) {
             return;
         }
         let wanted = self.extraction.attributes.own(attribute as usize);
         let wanted = wanted.fields.own(field as usize);
-        let encode = |out: &mut Vec<u8>| {
+        let fits = self.out.fields.add(attribute, field, wanted.ty, |out| {
             let start = out.len();
-            let fits = match encode_found(wanted.ty, false, found, out) {
-                Encoded::Value | Encoded::Time(..) => Some(out.len() - start),
-                Encoded::Nothing => None,
-            };
-            let is_value = fits.is_some_and(|length| length <= MAX_INDEXED_VALUE);
-            let stand_in = other(wanted.ty).filter(|_| !is_value && wanted.lenient);
-            if let Some(stand_in) = stand_in {
-                out.truncate(start);
-                out.extend_from_slice(stand_in);
+            let is_value = !matches!(encode_found(wanted.ty, false, found, out), Encoded::Nothing);
+            if is_value && out.len() - start <= MAX_INDEXED_VALUE {
+                return true;
             }
-            let is_value = is_value || stand_in.is_some();
-            (is_value, Some(fits).filter(|_| !is_value))
-        };
-        let added = self
-            .out
-            .fields
-            .add(attribute, field, wanted.ty, encode)
-            .flatten();
-        if let Some(length) = added {
-            let (path, ty) = (wanted.path.clone(), wanted.ty);
-            self.refuse_value(path, ty, true, found, length);
-        }
+            let stand_in = other(wanted.ty).filter(|_| wanted.lenient);
+            out.truncate(start);
+            out.extend_from_slice(stand_in.unwrap_or_default());
+            stand_in.is_some()
+        });
+        self.negative_zero |= !fits && is_negative_zero(found);
     }
 
     /// Combines the values of attributes of several fields.
@@ -639,19 +629,7 @@ impl Collector<'_> {
     fn refuse_attribute(&mut self, attribute: u32, found: Found<'_>, length: Option<usize>) {
         let wanted = self.extraction.attributes.own(attribute as usize);
         let (path, expected) = (wanted.path.clone(), wanted.ty);
-        self.refuse_value(path, expected, !wanted.refuses_objects, found, length);
-    }
-
-    /// Refuses a value that is of another type, or of this length.
-    #[cold]
-    fn refuse_value(
-        &mut self,
-        path: Path,
-        expected: Type,
-        strict: bool,
-        found: Found<'_>,
-        length: Option<usize>,
-    ) {
+        let strict = !wanted.refuses_objects;
         self.negative_zero |= is_negative_zero(found);
         self.refuse(match length {
             Some(length) => RecordErrorKind::ValueTooLong {

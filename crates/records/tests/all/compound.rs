@@ -487,6 +487,28 @@ fn fields_are_declared_with_the_index_and_stay_declared() {
     check(&db);
 }
 
+/// Versions that were replaced before the fields were declared need not fit them.
+#[test]
+fn old_versions_that_do_not_fit_are_found_by_the_other_fields() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .maintenance(Maintenance::Deferred)
+        .versions(2);
+    let dataset = db.create_dataset::<i64>("d", def).unwrap();
+    for n in ["\"x\"", "5"] {
+        let body = format!(r#"{{"id":1,"user":"a","n":{n}}}"#);
+        dataset.put_json(body).unwrap();
+    }
+    dataset
+        .add_index("user,n", Index::lazy().compound())
+        .run()
+        .unwrap();
+    let versions = dataset.versions_with(path("user"), "a").latest(2);
+    let page = versions.limit(10).read().unwrap();
+    assert_eq!(page.records.len(), 2);
+    check(&db);
+}
+
 #[test]
 fn a_record_with_too_many_combinations_is_refused() {
     let db = open(Arc::new(Memory::new())).unwrap();
