@@ -302,7 +302,13 @@ impl Asker<'_> {
         }
         // From numbers of its own, so that the other questions stay as they were.
         let mut rng = fastrand::Rng::with_seed(self.rng.clone().u64(..));
-        if self.all || rng.usize(0..5) == 0 {
+        self.first_of_fields(&mut rng)?;
+        let one_in = if compound::fields_in(&self.view.def).is_empty() {
+            5
+        } else {
+            2
+        };
+        if self.all || rng.usize(0..one_in) == 0 {
             let keys = by_key.iter().map(|(key, ..)| *key).collect();
             let sorting = sorted::Sorting {
                 query: &query,
