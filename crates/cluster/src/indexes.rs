@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::rows::{Entry, Version};
 use crate::split;
-use crate::store::check_not_unique;
+use crate::store::{check_not_compound, check_not_unique};
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
 
 /// Rows of a page.
@@ -369,6 +369,7 @@ fn index_def(bound: &Bound, path: Path, index: Index) -> Result<IndexDef> {
         )));
     }
     check_not_unique(&path, index.is_unique())?;
+    check_not_compound(&path, index.type_of())?;
     let def = DatasetDef::new(bound.stored.key.clone(), bound.key_type()).index(path, index);
     def.validate()?;
     let mut indexes = def.indexes.into_iter();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_model::definition::{DatasetDef, Expiry, IndexKind, StoredDef, check_dataset_name};
-use esker_model::schema::Path;
+use esker_model::schema::{Path, Type};
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalogs, DatasetState, STATE};
@@ -187,6 +187,13 @@ impl Store {
 pub fn adapted(def: &DatasetDef) -> (DatasetDef, Vec<String>) {
     let (mut made, mut notes) = (def.clone(), Vec::new());
     made.indexes.retain_mut(|index| match index.kind {
+        _ if index.ty.is_compound() => {
+            notes.push(format!(
+                "`{}` has no index there: a cluster has no compound indexes",
+                index.path
+            ));
+            false
+        }
         IndexKind::Composite | IndexKind::None => true,
         IndexKind::Spatial(_) => {
             notes.push(format!(
@@ -243,6 +250,16 @@ pub(crate) fn check_not_unique(path: &Path, is_unique: bool) -> Result<()> {
     Ok(())
 }
 
+/// An index of a cluster is a table by the value of one field.
+pub(crate) fn check_not_compound(path: &Path, ty: Option<Type>) -> Result<()> {
+    if ty.is_some_and(Type::is_compound) {
+        return Err(Error::Unsupported(format!(
+            "`{path}`: a cluster has no compound indexes: index the field with the fewest records of a value"
+        )));
+    }
+    Ok(())
+}
+
 /// Refuses what datasets of a cluster do not have, by name.
 fn check_supported(def: &DatasetDef) -> Result<()> {
     let refuse = |what: &str, instead: &str| {
@@ -258,6 +275,7 @@ fn check_supported(def: &DatasetDef) -> Result<()> {
             )));
         }
         check_not_unique(&index.path, index.unique)?;
+        check_not_compound(&index.path, Some(index.ty))?;
     }
     if def.auto_key {
         return refuse("keys that it makes", "give each record a key");

@@ -20,8 +20,9 @@ use esker_model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
 use esker_model::record::{self, RecordRef};
 use esker_model::region::Region;
 use esker_model::schema::{
-    Extracted, Extraction, KeyType, PointAt, Type, Value, decode_key, encode_key, infer, infer_key,
-    other, without_negative_zeros,
+    Extracted, Extraction, KeyType, Path, PointAt, RecordErrorKind, Type, Value, Wanted,
+    WantedField, compound_field, compound_is_whole, compound_text, decode_key, encode_key, infer,
+    infer_key, other, without_negative_zeros,
 };
 use serde_json::Value as Json;
 
@@ -144,6 +145,10 @@ pub fn value(data: &[u8]) {
         let text = value.to_string();
         assert_eq!(Value::parse(ty, &text).unwrap(), value, "{text}");
     }
+    if let Some((whole, _)) = Value::split(Type::Compound, data) {
+        let _ = (compound_text(whole), compound_is_whole(whole));
+        assert_eq!(Value::split(Type::Compound, whole), Some((whole, &[][..])));
+    }
     for ty in [KeyType::Int, KeyType::String, KeyType::Fields] {
         if let Some(key) = decode_key(ty, data) {
             let mut again = Vec::new();
@@ -186,6 +191,8 @@ pub fn json(data: &[u8]) {
         let mut key = Vec::new();
         encode_key(key_type, &wanted.unwrap(), &mut key).unwrap();
         assert_eq!(out.key(), key);
+        let fields = [3, 0, 5].map(|at| (at, &attributes[at]));
+        combinations(data, ("id".parse().unwrap(), key_type), &out, &fields);
         for (at, (path, ty)) in attributes.iter().enumerate() {
             if ty.timed_space().is_some() {
                 // Every time at the location.
@@ -264,8 +271,71 @@ fn naive(ty: Type, json: &Json) -> Option<Value> {
         | Type::Point
         | Type::PlanePoint
         | Type::PointTime
-        | Type::PlanePointTime => None,
+        | Type::PlanePointTime
+        | Type::Compound => None,
     }
+}
+
+/// The combinations of the values of some fields are all that the fields alone give: `out` has the
+/// values of these, with their numbers in it.
+fn combinations(
+    data: &[u8],
+    key: (Path, KeyType),
+    out: &Extracted,
+    fields: &[(usize, &(Path, Type))],
+) {
+    let wanted = fields.iter().map(|(_, (path, ty))| WantedField {
+        path: path.clone(),
+        ty: *ty,
+        lenient: false,
+    });
+    let paths: Vec<String> = fields
+        .iter()
+        .map(|(_, (path, _))| path.to_string())
+        .collect();
+    let path = paths.join(",").parse().unwrap();
+    let compound = Wanted::new(path, Type::Compound).of_fields(wanted.collect());
+    let mut both = Extracted::default();
+    let result = Extraction::of(key, vec![compound]).extract(data, &mut both);
+    let lists = fields.iter().map(|(at, _)| {
+        let values: Vec<Option<&[u8]>> = out.values(*at).map(Some).collect();
+        if values.is_empty() {
+            vec![None]
+        } else {
+            values
+        }
+    });
+    let mut right: Vec<Vec<Option<&[u8]>>> = vec![Vec::new()];
+    for list in lists {
+        let longer = right.iter().flat_map(|begin| {
+            let each = list.iter();
+            each.map(move |value| [begin.as_slice(), &[*value]].concat())
+        });
+        right = longer.collect();
+    }
+    right.retain(|values| values.first().is_some_and(Option::is_some));
+    if let Err(error) = result {
+        let is_too_many = matches!(error.kind, RecordErrorKind::TooManyCombinations { .. });
+        assert!(is_too_many && right.len() > 64, "{error}");
+        return;
+    }
+    let found = both.values(0).map(|value| {
+        let (whole, rest) = Value::split(Type::Compound, value).unwrap();
+        assert_eq!((whole, rest.len()), (value, 0));
+        (0..fields.len())
+            .map(|at| compound_field(value, at))
+            .collect::<Vec<_>>()
+    });
+    let mut found: Vec<_> = found.collect();
+    // Fields behind the first with several values have a mark.
+    let several = fields
+        .iter()
+        .skip(1)
+        .filter(|(at, _)| out.values(*at).count() > 1);
+    let marks = if right.is_empty() { 0 } else { several.count() };
+    let behind = found.split_off(found.len() - marks);
+    assert!(behind.iter().flatten().all(Option::is_none));
+    assert_eq!(found, right);
 }
 
 /// A condition up to the first line feed, and a record after it: parsed, printed, evaluated.

@@ -74,7 +74,9 @@ fn values() {
             -7,
         ),
     ];
-    let corpus: Vec<Vec<u8>> = values.iter().map(Value::encoded).collect();
+    let mut corpus: Vec<Vec<u8>> = values.iter().map(Value::encoded).collect();
+    // Several fields: a text, none, a time, a truth value, a float, and a stand-in.
+    corpus.push(b"\x06\x03a\0\x01\0\x05\x81\x01\x04\x01\x02\x80\0\0\0\0\0\0\0\x01\xff".to_vec());
     campaign(3, 30_000, &corpus, &mut value);
 }
 

@@ -105,7 +105,9 @@ pub mod schema {
     };
     pub use esker_model::fields::{Field, FieldNode, Fields, FieldsOf, JsonTypes};
     pub use esker_model::merge_patch;
-    pub use esker_model::schema::{KeyError, RecordError, RecordErrorKind, point_time_paths};
+    pub use esker_model::schema::{
+        KeyError, RecordError, RecordErrorKind, compound_paths, point_time_paths,
+    };
     use esker_model::schema::{KeyType, Path, Type};
     use esker_model::schema::{infer, infer_counted, infer_key, infer_time};
     /// ```

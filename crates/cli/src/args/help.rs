@@ -34,7 +34,9 @@ KIND is one of
 Every kind returns the same answers; `esker advise` says which one fits. TYPE is int, float, string, bool or time. For time,
 the unit of numbers is inferred from the first ones; time_s, time_ms, time_us and time_ns set it. PATH? keeps records with a
 value of another type, which are rejected otherwise. TOKENIZER is exact (default), prefix (the index contains the prefixes
-of strings, for ^=) or number (for int, float and time)."
+of strings, for ^=) or number (for int, float and time). A last part `unique`, as in email:composite:unique, rejects a second
+record with the same value. PATH,PATH[:KIND][:unique] is a compound index of several fields, lazy, recent or composite: for
+conditions on the first fields together, as in user = ann and at > now-1h; their types are inferred, or set by PATH:none:TYPE."
     };
 }
 
@@ -72,6 +74,7 @@ Examples:
   esker load db events events.ndjson.zst --key id --index user --index time:embedded
   zcat more.gz | esker load db events -
   esker load db places places.csv --key code:string --index population:composite:int
+  esker load db events events.ndjson --key id --index user,time:composite
   esker load db trail cloudtrail.json.gz --key eventID
   esker load db logs export.json --records result.items --key cluster,id
   esker load db notes notes.ndjson --key auto

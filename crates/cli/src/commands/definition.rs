@@ -83,7 +83,7 @@ impl Wanted {
                 None => indexes.push(clustered),
             }
         }
-        IndexText::declare_times(&mut indexes);
+        IndexText::declare_parts(&mut indexes);
         Ok(Self {
             key,
             auto_key,

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
 use esker::maintain::{IndexChange, IndexProgress};
-use esker::schema::IndexText;
-use esker::{Index, IndexKind, Path};
+use esker::schema::{IndexText, compound_paths};
+use esker::{DatasetDef, Index, IndexKind, Path};
 
 use esker_store::{Dataset, Store};
 
@@ -62,7 +62,7 @@ fn change(
         )));
     }
     let wanted: IndexText = text.parse().map_err(refuse)?;
-    if verb == "switch" && wanted.ty.is_some() {
+    if verb == "switch" && wanted.ty.is_some() && !wanted.is_compound() {
         return Err(refuse(
             "a switch does not change the type: leave it out".to_string(),
         ));
@@ -89,14 +89,21 @@ fn change(
             text = wanted.path
         ));
     }
+    let before = dataset.def();
     let made = follow(&args.dir, &args.dataset, &*dataset, |progress| {
         make(&*dataset, &wanted, progress).map(Some)
     });
     if made.is_err() {
         // The most likely reason for a field without values is a typing error.
-        note_unknown(dataset.records(), &[wanted.path], &[])?;
+        let fields = if wanted.is_compound() {
+            compound_paths(&wanted.path)?
+        } else {
+            vec![wanted.path]
+        };
+        note_unknown(dataset.records(), &fields, &[])?;
     }
     made?;
+    say_declared(&*dataset, &before);
     say_remarks(&*dataset);
     db.close()?;
     Ok(Outcome::Done)
@@ -140,7 +147,7 @@ pub(super) fn follow(
         return Ok(false);
     };
     if change.to == IndexKind::None {
-        say_dropped(&change.path, change.from);
+        say_dropped(dataset, &change.path, change.from);
         return Ok(true);
     }
     let (elapsed, _) = progress.elapsed();
@@ -187,11 +194,29 @@ pub(super) fn known(
     )))
 }
 
-fn say_dropped(path: &Path, from: Option<IndexKind>) {
-    note(format_args!(
-        "dropped the {} index of `{path}`, which stays declared: records that do not fit its type are refused",
-        from.unwrap_or(IndexKind::None)
-    ));
+fn say_dropped(dataset: &dyn Dataset, path: &Path, from: Option<IndexKind>) {
+    let kind = from.unwrap_or(IndexKind::None);
+    let mut declared = dataset.def().indexes.into_iter();
+    if declared.any(|index| index.path == *path) {
+        note(format_args!(
+            "dropped the {kind} index of `{path}`, which stays declared: records that do not fit its type are refused"
+        ));
+    } else {
+        note(format_args!("dropped the {kind} index of `{path}`"));
+    }
+}
+
+/// Says which fields were declared with a compound index.
+fn say_declared(dataset: &dyn Dataset, before: &DatasetDef) {
+    for index in dataset.def().indexes {
+        let is_known = before.indexes.iter().any(|known| known.path == index.path);
+        if !is_known && index.kind == IndexKind::None {
+            note(format_args!(
+                "`{}` is declared as {}: records that do not fit its type are refused",
+                index.path, index.ty
+            ));
+        }
+    }
 }
 
 fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -206,7 +231,7 @@ fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
             "cancelled the unfinished change of `{path}` to {}",
             def.kind
         )),
-        (None, from) => say_dropped(&path, from),
+        (None, from) => say_dropped(&*dataset, &path, from),
     }
     db.close()?;
     Ok(Outcome::Done)

@@ -278,3 +278,65 @@ fn a_second_record_with_a_unique_value_is_refused() {
     assert!(run.stderr.contains("cannot be unique"), "{}", run.stderr);
     esker(&["check", &store]).expect(0);
 }
+
+#[test]
+fn a_compound_index_is_loaded_explained_changed_and_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("visits.ndjson");
+    let lines: Vec<String> = (0..400)
+        .map(|id| {
+            let (user, at) = (id % 4, 1_700_000_000 + id * 60);
+            format!(r#"{{"id":{id},"user":"u{user}","at":{at}}}"#)
+        })
+        .collect();
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let store = dir.path().join("store").display().to_string();
+    let file = file.display().to_string();
+    let load = [
+        "load",
+        &store,
+        "d",
+        &file,
+        "--key",
+        "id",
+        "--index",
+        "user,at:composite",
+    ];
+    esker(&load).expect(0);
+    // The fields are declared with it, and the text of the definition is what loads it again.
+    let list = esker(&["list", &store]).expect(0).stdout;
+    let definition = "--index user,at:composite --index user:none:string --index at:none:int";
+    assert!(list.contains(definition), "{list}");
+    let shown = stat(&store);
+    assert_eq!(shown["indexes"][0]["path"], "user,at");
+    assert_eq!(shown["indexes"][0]["type"], "compound");
+    let condition = "user = u1 and at >= 1700000600 and at < 1700001200";
+    let find = ["find", &store, "d", condition];
+    let explained = esker(&[find.as_slice(), &["--explain"]].concat()).expect(0);
+    let both = [explained.stdout.as_str(), &explained.stderr].concat();
+    for part in [
+        "\"index\": \"user,at\"",
+        "\"condition\": \"user = u1 & at >= 1700000600 and at < 1700001200\"",
+        "\"candidates\": 2",
+    ] {
+        assert!(both.contains(part), "{both}");
+    }
+    esker(&load).expect(0);
+    esker(&["index", "switch", &store, "d", "user,at:recent"]).expect(0);
+    esker(&["advise", &store, "d"]).expect(0);
+    esker(&["index", "drop", &store, "d", "user,at"]).expect(0);
+    let list = esker(&["list", &store]).expect(0).stdout;
+    assert!(!list.contains("user,at"), "{list}");
+    esker(&["index", "add", &store, "d", "at,user:lazy"]).expect(0);
+    let found = esker(&find).expect(0).stdout;
+    assert_eq!(found.lines().count(), 2, "{found}");
+    for (wrong, why) in [
+        ("user,at:embedded", "cannot be of several fields"),
+        ("user,at:lazy:string", "leave :string out"),
+        ("user,at?:lazy", "--index at?:none"),
+    ] {
+        let run = esker(&["index", "add", &store, "d", wrong]).expect(2);
+        assert!(run.stderr.contains(why), "{}", run.stderr);
+    }
+    esker(&["check", &store]).expect(0);
+}

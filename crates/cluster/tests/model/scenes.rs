@@ -579,6 +579,31 @@ fn an_answer_in_an_order_of_fields_may_be_larger_than_the_memory_it_is_sorted_in
     });
 }
 
+/// An index of a cluster is by one field: a compound index is refused, and a copy is without.
+#[test]
+fn compound_indexes_are_refused_and_a_copy_is_without() {
+    scene(|net| {
+        let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
+        let index = Index::composite().compound();
+        let def = DatasetDef::new("id", KeyType::Int)
+            .index("v", Index::none().int())
+            .index("w", Index::none().int())
+            .index("v,w", index);
+        let refused = store.create_dataset("u", &def).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        assert!(
+            refused.to_string().contains("no compound indexes"),
+            "{refused}"
+        );
+        let (adapted, notes) = esker_cluster::adapted(&def);
+        assert_eq!((notes.len(), adapted.indexes.len()), (1, 2), "{notes:?}");
+        let dataset = store.create_dataset("u", &adapted).unwrap();
+        let path = "v,w".parse().unwrap();
+        let added = dataset.add_index(path, index, &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(added, Err(Error::Unsupported(_))));
+    });
+}
+
 /// Writers of a cluster cannot keep values unique, so a definition that says so is refused.
 #[test]
 fn unique_values_are_refused_and_a_copy_is_without() {

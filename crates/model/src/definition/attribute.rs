@@ -56,8 +56,14 @@ impl IndexDef {
         IndexDef { unique, ..self }
     }
 
-    /// Rejects a lenient index of points.
+    /// Rejects a lenient index of points or of several fields.
     pub fn check_lenient(&self) -> Result<()> {
+        if self.lenient && self.ty.is_compound() {
+            return Err(Error::bad_input(format!(
+                "attribute `{}`: each field of a compound index is declared by itself: declare the field that may have values of other types as lenient, as in code?:none",
+                self.path
+            )));
+        }
         if self.lenient && self.ty.has_place() {
             Err(Error::bad_input(format!(
                 "attribute `{}`: an index of points cannot be lenient",

@@ -3,7 +3,7 @@
 use super::IndexKind;
 use crate::error::{Error, Result};
 use crate::geometry::Space;
-use crate::schema::{Path, Type, coordinate_paths, point_time_paths};
+use crate::schema::{Path, Type, compound_paths, coordinate_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// Rejects points without a spatial index, spatial indexes of other types, and invalid paths of
@@ -14,6 +14,14 @@ pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
             "attribute `{path}`: an index of kind {kind} does not fit type {ty}: {goes}"
         )))
     };
+    if ty.is_compound() {
+        if !kind.can_be_compound() {
+            return Err(Error::bad_input(format!(
+                "attribute `{path}`: an index of kind {kind} cannot be of several fields: use lazy, composite, recent or eager"
+            )));
+        }
+        return compound_paths(path).map(|_| ());
+    }
     let is_timed = ty.timed_space().is_some();
     match (ty.has_place(), kind) {
         (true, IndexKind::SpaceTime(_)) if is_timed => point_time_paths(path)
@@ -65,10 +73,39 @@ pub fn check_place_and_time(
     }
 }
 
+/// Rejects a compound index if one of its fields is not declared, or declared as one that has no
+/// order of its own: the meaning of a comparison depends on the type of the field.
+pub fn check_fields(path: &Path, ty: Type, declared: impl Fn(&Path) -> Option<Type>) -> Result<()> {
+    if !ty.is_compound() {
+        return Ok(());
+    }
+    for field in compound_paths(path)? {
+        match declared(&field) {
+            None => {
+                return Err(Error::bad_input(format!(
+                    "attribute `{path}`: declare its field `{field}` first, as in {field}:none"
+                )));
+            }
+            Some(ty) if ty.has_place() || ty.is_compound() => {
+                return Err(Error::bad_input(format!(
+                    "attribute `{path}`: `{field}` is of type {ty}, but the fields of a compound index must be of type string, int, float, bool or time"
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Rejects a tokenizer that does not fit the kind of index or the type.
 pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Result<()> {
     let fits = match tokenizer {
         Tokenizer::Exact => return Ok(()),
+        _ if ty.is_compound() => {
+            return Err(Error::bad_input(format!(
+                "the tokenizer {tokenizer} does not fit a compound index: its fields are indexed as they are"
+            )));
+        }
         Tokenizer::Prefix => ty == Type::String,
         Tokenizer::Number => ty.is_time() || matches!(ty, Type::Int | Type::Float),
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attribute::is_false;
 use super::{
-    Index, IndexDef, IndexKind, Layout, MAX_INDEXES, Maintenance, Merging, Repair,
+    Index, IndexDef, IndexKind, Layout, MAX_INDEXES, Maintenance, Merging, Repair, check_fields,
     check_place_and_time, check_tokenizer, check_type,
 };
 use crate::PrimaryKey;
@@ -431,6 +431,7 @@ impl DatasetDef {
                 other.map(|other| other.ty)
             };
             check_place_and_time(&index.path, index.ty, declared)?;
+            check_fields(&index.path, index.ty, declared)?;
             if self
                 .indexes
                 .iter()

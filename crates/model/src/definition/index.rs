@@ -122,6 +122,15 @@ impl Index {
         self.of_type(ty)
     }
 
+    /// For the values of several fields together. Its path is that of the fields, with commas
+    /// between them, as in `user,at`; each field is declared by itself ([`Index::none`], or with an
+    /// index of its own). It answers conditions on the first field, on the first and the second,
+    /// and so on; the last of these may be a range. For the kinds lazy, composite, recent and
+    /// eager.
+    pub fn compound(self) -> Index {
+        self.of_type(Type::Compound)
+    }
+
     /// Sets the tokenizer.
     pub fn tokenizer(self, tokenizer: Tokenizer) -> Index {
         Index { tokenizer, ..self }

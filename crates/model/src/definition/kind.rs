@@ -137,6 +137,12 @@ impl IndexKind {
         )
     }
 
+    /// True for the kinds that can have the values of several fields together: their trees are
+    /// ordered by value.
+    pub fn can_be_compound(self) -> bool {
+        self.can_be_unique()
+    }
+
     /// True for the kinds for points, at a time or not.
     pub fn is_spatial(self) -> bool {
         matches!(self, IndexKind::Spatial(_) | IndexKind::SpaceTime(_))

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::{DatasetDef, Expiry, IndexDef, IndexKind, Maintenance, Merging, Repair};
-use crate::schema::{KeyType, Path, Type, Wanted, point_time_paths};
+use crate::schema::{KeyType, Path, Type, Wanted, WantedField, compound_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// A stored attribute, with the number that identifies it in records and synopses.
@@ -139,6 +139,16 @@ impl StoredDef {
     /// The values to extract from a record for an attribute of this definition.
     pub fn wanted(&self, def: &IndexDef) -> Wanted {
         let wanted = def.wanted();
+        if def.ty.is_compound() {
+            // A definition with another path, or with a field that is not declared, is refused.
+            let fields = compound_paths(&def.path).unwrap_or_default().into_iter();
+            let declared = fields.filter_map(|path| {
+                let known = self.attribute(&path)?;
+                let (ty, lenient) = (known.def.ty, known.def.lenient);
+                Some(WantedField { path, ty, lenient })
+            });
+            return wanted.of_fields(declared.collect());
+        }
         let time = match def.ty.timed_space() {
             Some(_) => point_time_paths(&def.path).ok(),
             None => None,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{DatasetDef, IndexDef, IndexKind, Layout};
-use crate::schema::{KeyType, Path, Type, point_time_paths};
+use crate::schema::{KeyType, Path, Type, compound_paths, point_time_paths};
 use crate::suggest::meant;
 use crate::tokens::Tokenizer;
 
@@ -156,7 +156,9 @@ impl fmt::Display for ExpiresText {
 /// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]][:unique]`, or for points
 /// `PATH:spatial[:LAYOUT][:plane]` and `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark
 /// allows values of other types; a question mark that is part of the name is escaped by a
-/// backslash. `unique` refuses a second record with the same value.
+/// backslash. `unique` refuses a second record with the same value. Several paths with commas
+/// between them are a compound index, `PATH,PATH[:KIND][:unique]`; a comma that is part of a name
+/// is escaped.
 ///
 /// ```
 /// use esker_model::definition::{IndexKind, IndexText};
@@ -226,6 +228,7 @@ impl IndexText {
     pub fn agrees(&self, def: &IndexDef) -> bool {
         let ty = self.ty.and_then(|ty| self.kind.type_for(Some(ty)));
         def.path == self.path
+            && def.ty.is_compound() == self.is_compound()
             && def.kind == self.kind
             && def.tokenizer == self.tokenizer
             && def.lenient == self.lenient
@@ -253,9 +256,21 @@ impl IndexText {
         Ok(IndexText::new(path, kind, ty))
     }
 
-    /// Declares the times of indexes over place and time, if they are not declared yet, as type
-    /// time.
-    pub fn declare_times(indexes: &mut Vec<IndexText>) {
+    /// True for a compound index.
+    pub fn is_compound(&self) -> bool {
+        self.ty == Some(Type::Compound)
+    }
+
+    /// Declares the times of indexes over place and time, as type time, and the fields of compound
+    /// indexes, whose types are left open, if they are not declared yet.
+    pub fn declare_parts(indexes: &mut Vec<IndexText>) {
+        let compounds = indexes.iter().filter(|index| index.is_compound());
+        let fields = compounds.flat_map(|index| compound_paths(&index.path).unwrap_or_default());
+        for path in fields.collect::<Vec<Path>>() {
+            if indexes.iter().all(|index| index.path != path) {
+                indexes.push(IndexText::new(path, IndexKind::None, None));
+            }
+        }
         let timed = indexes
             .iter()
             .filter(|index| matches!(index.kind, IndexKind::SpaceTime(_)));
@@ -278,8 +293,35 @@ impl IndexText {
         }
     }
 
+    /// From the paths of the fields as written.
+    fn compound(path: &str, kind: IndexKind, ty: Option<Type>) -> Result<IndexText, String> {
+        if let Some(ty) = ty.filter(|ty| !ty.is_compound()) {
+            return Err(format!(
+                "`{path}` is a compound index, whose fields have types of their own: leave :{ty} out, and declare a field that needs it, as in --index at:none:time; a comma that is part of a name is written \\,"
+            ));
+        }
+        if path.contains("\\,") {
+            return Err(format!(
+                "`{path}`: a field whose name has a comma cannot be part of a compound index"
+            ));
+        }
+        if let Some(field) = path.split(',').find(|field| field.ends_with('?')) {
+            let plain = field.trim_end_matches('?');
+            return Err(format!(
+                "`{path}`: leave the question mark out, and declare the field that may have values of other types, as in --index {plain}?:none"
+            ));
+        }
+        let path = Path::parse(path)?;
+        compound_paths(&path).map_err(|error| error.to_string())?;
+        Ok(IndexText::new(path, kind, Some(Type::Compound)))
+    }
+
     /// From the path as written, which may end with a question mark.
     fn at(path: &str, kind: IndexKind, ty: Option<Type>) -> Result<IndexText, String> {
+        let is_place = kind.is_spatial() || ty.is_some_and(Type::has_place);
+        if !is_place && has_commas(path) {
+            return IndexText::compound(path, kind, ty);
+        }
         let without = path.strip_suffix('?');
         // A backslash, unless it is escaped itself, makes the mark part of the name.
         let is_mark = without.is_some_and(|rest| {
@@ -355,14 +397,18 @@ impl FromStr for IndexText {
 
 impl fmt::Display for IndexText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.to_string();
+        let mut path = self.path.to_string();
+        let is_place = self.kind.is_spatial() || self.ty.is_some_and(Type::has_place);
+        if !is_place && !self.is_compound() {
+            path = path.replace(',', "\\,");
+        }
         match (self.lenient, path.strip_suffix('?')) {
             (true, _) => write!(f, "{path}?")?,
             (false, Some(name)) => write!(f, "{name}\\?")?,
             (false, None) => f.write_str(&path)?,
         }
         write!(f, ":{}", self.kind)?;
-        if let Some(ty) = self.ty {
+        if let Some(ty) = self.ty.filter(|ty| !ty.is_compound()) {
             write!(f, ":{ty}")?;
         }
         if self.tokenizer != Tokenizer::default() {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::definition::Index;
 
 fn index(text: &str) -> IndexText {
     text.parse().unwrap()
@@ -157,4 +158,91 @@ fn keys_and_expiry_are_read() {
             .unwrap_err()
             .contains("is not a type of times")
     );
+}
+
+#[test]
+fn several_fields_are_a_compound_index() {
+    let index = |text: &str| text.parse::<IndexText>();
+    for (text, kind, unique) in [
+        ("user,at", IndexKind::Lazy, false),
+        ("user,at:composite", IndexKind::Composite, false),
+        ("user.name,at:recent:unique", IndexKind::Recent, true),
+        ("a,b,c:eager:compound", IndexKind::Eager, false),
+    ] {
+        let found = index(text).unwrap();
+        assert!(found.is_compound() && !found.is_open(), "{text}");
+        assert_eq!((found.kind, found.unique), (kind, unique), "{text}");
+        assert_eq!(index(&found.to_string()).unwrap(), found, "{text}");
+        let def = found.to_def(Type::Compound);
+        assert!(found.agrees(&def) && IndexText::of(&def) == found, "{text}");
+    }
+    assert_eq!(
+        index("user,at:composite").unwrap().to_string(),
+        "user,at:composite"
+    );
+    // A name with a comma, and a point of two fields.
+    let one = index("a\\,b:lazy:string").unwrap();
+    assert_eq!((one.is_compound(), one.ty), (false, Some(Type::String)));
+    assert_eq!(one.path, Path::parse("a\\,b").unwrap());
+    assert_eq!(one.to_string(), "a\\,b:lazy:string");
+    for point in ["lon,lat:spatial", "lon,lat:none:point"] {
+        let found = index(point).unwrap();
+        assert!(!found.is_compound(), "{point}");
+        assert_eq!(index(&found.to_string()).unwrap(), found, "{point}");
+    }
+    for (text, why) in [
+        ("user,at:lazy:string", "leave :string out"),
+        ("user,at?:lazy", "--index at?:none"),
+        ("user,a\\,b:lazy", "cannot be part of a compound index"),
+        ("user,user:lazy", "only once"),
+        ("user,:lazy", "empty"),
+    ] {
+        let error = index(text).unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    let mut all = vec![index("user,at").unwrap(), index("at:none:time_ms").unwrap()];
+    IndexText::declare_parts(&mut all);
+    let texts: Vec<String> = all.iter().map(IndexText::to_string).collect();
+    assert_eq!(texts, ["user,at:lazy", "at:none:time_ms", "user:none"]);
+}
+
+#[test]
+fn a_compound_index_needs_declared_fields_and_an_order_of_values() {
+    let def = || DatasetDef::new("id", KeyType::Int).index("user", Index::none().string());
+    let at = || def().index("at", Index::embedded().time());
+    at().index("user,at", Index::composite().compound().unique())
+        .validate()
+        .unwrap();
+    let timed = |index: Index| at().index("user,at", index);
+    for (wrong, why) in [
+        (
+            def().index("user,at", Index::lazy().compound()),
+            "`at` first",
+        ),
+        (
+            timed(Index::embedded().compound()),
+            "cannot be of several fields",
+        ),
+        (
+            timed(Index::none().compound()),
+            "cannot be of several fields",
+        ),
+        (
+            timed(Index::lazy().compound().lenient()),
+            "declared by itself",
+        ),
+        (
+            timed(Index::lazy().compound().tokenizer(Tokenizer::Prefix)),
+            "does not fit a compound index",
+        ),
+        (
+            def()
+                .index("p", Index::spatial())
+                .index("user,p", Index::lazy().compound()),
+            "of type point",
+        ),
+    ] {
+        let error = wrong.validate().unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }

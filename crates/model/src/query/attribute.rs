@@ -4,7 +4,10 @@ use std::convert::Infallible;
 
 use crate::definition::{IndexKind, StoredAttribute, StoredDef};
 use crate::record::RecordRef;
-use crate::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use crate::schema::{
+    Extracted, Extraction, KeyType, Path, RecordError, Type, compound_is_whole, compound_paths,
+    other,
+};
 use crate::tokens::Tokenizer;
 
 /// An attribute of a dataset, according to one definition.
@@ -26,6 +29,8 @@ pub struct Attribute {
     pub unique: bool,
     /// True if a float stands for all numbers that are rounded to it.
     pub rounds: bool,
+    /// The fields of a compound index, in their order; empty for other attributes.
+    pub fields: Vec<Path>,
     late: BackfillExtractor,
 }
 
@@ -42,6 +47,11 @@ impl Attribute {
             lenient: index.lenient,
             unique: index.unique,
             rounds: !stored.exact,
+            // A definition with a path that cannot be split is refused.
+            fields: Some(&index.path)
+                .filter(|_| index.ty.is_compound())
+                .and_then(|path| compound_paths(path).ok())
+                .unwrap_or_default(),
             late: BackfillExtractor::new(&(def.key.clone(), def.key_type), stored, def),
         }
     }
@@ -56,6 +66,16 @@ impl Attribute {
                 .any(|(id, value)| id == self.id && test(value));
         }
         self.late.any_value(record.body(), &mut test)
+    }
+
+    /// True if records may share the value although the index is unique: it stands for values that
+    /// the index does not tell apart, or some field of a compound value has none.
+    pub fn may_be_shared(&self, value: &[u8]) -> bool {
+        if self.ty.is_compound() {
+            !compound_is_whole(value)
+        } else {
+            other(self.ty) == Some(value)
+        }
     }
 
     /// True if the record has something at the path that is not indexed.

@@ -1,6 +1,7 @@
 //! A condition compiled for a dataset: its tests of declared attributes are constraints on encoded
 //! values, the others are evaluated on the JSON.
 
+use super::compound::{self, FieldTest, FieldWalk};
 use super::constraint::{self, Constraint, Sought};
 use super::place_time::{self, Window};
 use super::{Driver, Estimate, KeySpans, Lists, Shape};
@@ -26,7 +27,8 @@ pub struct Compiled {
     implied: Vec<Implied>,
 }
 
-/// A constraint on an attribute of place and time that follows from tests of its two fields.
+/// A constraint that follows from tests of the fields of an attribute: of place and time, or of a
+/// compound index.
 #[derive(Debug)]
 struct Implied {
     /// Its place among the constraints.
@@ -78,6 +80,7 @@ impl Compiled {
         compiled.undeclared.dedup();
         compiled.filter = Some(filter);
         compiled.imply(shape)?;
+        compiled.imply_compounds(shape);
         compiled.keys = compiled.key_spans(shape);
         Ok(compiled)
     }
@@ -107,11 +110,48 @@ impl Compiled {
                     place: self.constraints.len(),
                     tests: found.tests,
                 });
-                let constraint = Constraint::implied(at, attribute, found.range, found.is_exact);
+                let ranges = vec![found.range];
+                let constraint = Constraint::implied(at, attribute, ranges, found.is_exact);
                 self.constraints.push(constraint);
             }
         }
         Ok(())
+    }
+
+    /// Adds the constraints on compound indexes.
+    fn imply_compounds(&mut self, shape: &Shape) {
+        let attributes = shape.attributes.iter().enumerate();
+        for (at, attribute) in
+            attributes.filter(|(_, a)| !a.fields.is_empty() && a.kind.is_indexed())
+        {
+            let conjuncts = self.conjunct_tests();
+            let of_field = |path: &Path| {
+                let tests = conjuncts.iter().filter_map(|test| {
+                    let found = self.filter.as_ref()?.tests().get(*test)?;
+                    let constraint = self.constraints.get(self.place(*test)?)?;
+                    let declared = shape.attribute(constraint.attribute)?;
+                    let values = constraint.values(declared, found);
+                    let (ranges, is_exact) = values.filter(|_| found.path == *path)?;
+                    Some(FieldTest {
+                        test: *test,
+                        ty: declared.ty,
+                        ranges,
+                        is_exact,
+                    })
+                });
+                tests.collect::<Vec<_>>()
+            };
+            let tests = attribute.fields.iter().map(of_field).collect();
+            if let Some(found) = compound::combine(attribute, tests) {
+                self.implied.push(Implied {
+                    place: self.constraints.len(),
+                    tests: found.tests,
+                });
+                let (ranges, is_exact) = (found.ranges, found.is_exact);
+                let constraint = Constraint::implied(at, attribute, ranges, is_exact);
+                self.constraints.push(constraint);
+            }
+        }
     }
 
     fn key_spans(&self, shape: &Shape) -> KeySpans {
@@ -168,6 +208,22 @@ impl Compiled {
         self.implied.iter().map(|implied| implied.place)
     }
 
+    /// A compound index that every match is in, in the order of the field at `path` from one end.
+    /// `None` also for a field in which values may be of other types, or floats.
+    pub fn walk_by(&self, shape: &Shape, path: &Path, is_backward: bool) -> Option<FieldWalk> {
+        let declared = shape.attribute(shape.place_of(path)?)?;
+        if declared.lenient || declared.ty == Type::Float {
+            return None;
+        }
+        self.implied().find_map(|at| {
+            let constraint = self.constraints.get(at)?;
+            let attribute = shape.attribute(constraint.attribute)?;
+            let field = attribute.fields.iter().position(|field| field == path)?;
+            let (place, range) = (constraint.attribute, constraint.sought_range()?);
+            FieldWalk::new(place, attribute, range, field, declared.ty, is_backward)
+        })
+    }
+
     /// The formula of the tests; `None` if every record matches.
     pub fn formula(&self) -> Option<&Formula> {
         self.filter.as_ref().map(Filter::formula)
@@ -217,6 +273,7 @@ impl Compiled {
             Formula::Test(test) => self.place(*test).is_some_and(is_answered),
             _ => false,
         };
+        // The driver is a single index: an `or` has no implied constraints.
         let together = |part: &Formula| match part {
             Formula::Test(test) => self
                 .implied
@@ -227,7 +284,7 @@ impl Compiled {
         match self.formula() {
             Some(Formula::Or(parts)) => parts.iter().all(answers),
             Some(Formula::And(parts)) => parts.iter().all(together),
-            Some(one) => answers(one),
+            Some(one) => answers(one) || together(one),
             None => false,
         }
     }

@@ -39,12 +39,12 @@ pub(super) enum Sought {
 }
 
 impl Constraint {
-    /// A constraint that follows from several tests: one range of values of an attribute of place
-    /// and time.
+    /// A constraint that follows from tests of the fields of an attribute: ranges of values of
+    /// place and time, or of a compound index.
     pub(super) fn implied(
         at: usize,
         attribute: &Attribute,
-        range: Range,
+        ranges: Vec<Range>,
         answered: bool,
     ) -> Constraint {
         let test = Test {
@@ -53,7 +53,7 @@ impl Constraint {
         };
         Constraint {
             attribute: at,
-            ranges: vec![range],
+            ranges,
             answered,
             doubtful: Vec::new(),
             residual: Residual::new(&test, attribute.ty),
@@ -112,6 +112,25 @@ impl Constraint {
             reads_record: false,
             sought,
         })
+    }
+
+    /// The ranges of values in records that satisfy the constraint, which is of `test`, with the
+    /// stand-in of other values if they may; and whether all of them satisfy it. `None` if nearly
+    /// all values may, or only the record decides.
+    pub(super) fn values(&self, attribute: &Attribute, test: &Test) -> Option<(Vec<Range>, bool)> {
+        if self.reads_record || is_wide(test) {
+            return None;
+        }
+        let may_be_other = attribute.lenient || attribute.ty == Type::Float;
+        let others = other(attribute.ty).filter(|_| may_be_other);
+        let some = self.ranges.iter().filter(|range| !range.is_empty());
+        let mut ranges: Vec<Range> = some.cloned().collect();
+        if let Some(other) = others
+            && !ranges.iter().any(|range| range.contains(other))
+        {
+            ranges.push(Range::exactly(other.to_vec()));
+        }
+        (!ranges.is_empty()).then_some((ranges, others.is_none()))
     }
 
     /// The ranges of tokens to read from the attribute's index; `None` if the index cannot be used.
@@ -241,13 +260,17 @@ fn without_types(text: &str) -> String {
     out
 }
 
-/// The tokens to read from an index with this tokenizer, and whether they answer the test.
-fn sought(tokenizer: Tokenizer, test: &Test) -> (Sought, bool) {
-    // A scan is quicker for values that almost every record has.
+/// True for tests of values that almost every record has: a scan is quicker.
+fn is_wide(test: &Test) -> bool {
     let is_wide = |predicate: &Predicate| {
         matches!(predicate, Predicate::Exists | Predicate::Compare(Op::Ne, _))
     };
-    if test.predicates.iter().any(is_wide) {
+    test.predicates.iter().any(is_wide)
+}
+
+/// The tokens to read from an index with this tokenizer, and whether they answer the test.
+fn sought(tokenizer: Tokenizer, test: &Test) -> (Sought, bool) {
+    if is_wide(test) {
         return (Sought::Nothing, false);
     }
     if tokenizer != Tokenizer::Prefix {

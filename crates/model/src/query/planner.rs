@@ -298,10 +298,16 @@ impl<S: Estimate> Planner<'_, S> {
             self.weighed.push(weighed);
         }
         for at in self.compiled.implied() {
+            let constraint = self.compiled.constraints.get(at);
+            let attribute = constraint.and_then(|c| self.shape.attribute(c.attribute));
+            let in_doubt = match attribute {
+                Some(attribute) if attribute.ty.has_place() => IN_DOUBT,
+                _ => 1.0,
+            };
             if let Some((work, _)) = self.expect(at)?
                 && least
                     .as_ref()
-                    .is_none_or(|(least, _)| work <= IN_DOUBT * *least)
+                    .is_none_or(|(least, _)| work <= in_doubt * *least)
             {
                 least = Some((work, vec![at]));
             }

@@ -52,7 +52,7 @@ impl Shape {
     /// # Errors
     /// [`Error::BadInput`] if it is not a value of the declared type.
     pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
-        match self.attributes.iter().find(|a| a.path == *path) {
+        match self.declared(path) {
             Some(attribute) => Value::parse(attribute.ty, text)
                 .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
             None => Ok((text.parse().map(Value::Int))
@@ -67,7 +67,7 @@ impl Shape {
     /// # Errors
     /// [`Error::BadInput`] for points.
     pub(super) fn ordered_type(&self, path: &Path) -> Result<Option<Type>> {
-        let declared = self.attributes.iter().find(|a| a.path == *path);
+        let declared = self.declared(path);
         match declared.map(|attribute| attribute.ty) {
             Some(ty) if ty.has_place() => {
                 Err(Error::bad_input(format!("{path}: points are not ordered")))
@@ -76,8 +76,14 @@ impl Shape {
         }
     }
 
-    /// The place of the attribute that is declared at `path`.
+    /// The place of the attribute that is declared at `path`. The path of a compound index is no
+    /// field.
     pub fn place_of(&self, path: &Path) -> Option<usize> {
-        self.attributes.iter().position(|a| a.path == *path)
+        let is_at = |a: &Arc<Attribute>| a.path == *path && !a.ty.is_compound();
+        self.attributes.iter().position(is_at)
+    }
+
+    fn declared(&self, path: &Path) -> Option<&Attribute> {
+        self.attribute(self.place_of(path)?)
     }
 }

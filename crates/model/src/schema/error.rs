@@ -94,6 +94,15 @@ pub enum RecordErrorKind {
         /// Its length in bytes.
         length: usize,
     },
+    /// Several fields of a compound index have several values each: too many index entries.
+    TooManyCombinations {
+        /// The fields.
+        path: Path,
+        /// The maximum number of combinations of their values.
+        limit: usize,
+        /// Their number.
+        count: usize,
+    },
 }
 
 impl fmt::Display for RecordErrorKind {
@@ -163,6 +172,11 @@ impl fmt::Display for RecordErrorKind {
                 f,
                 "the value of field {path} is {length} bytes long, over the limit of {limit} for an \
                  indexed attribute"
+            ),
+            RecordErrorKind::TooManyCombinations { path, limit, count } => write!(
+                f,
+                "the fields {path} have {count} combinations of values, over the limit of {limit} \
+                 for a compound index"
             ),
         }
     }

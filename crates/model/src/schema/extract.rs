@@ -5,22 +5,24 @@
 
 use std::ops::ControlFlow;
 
-use esker_coding::{Own, Reader};
+use esker_coding::Own;
 
 use super::at_path::Found;
+use super::compound::MOST_COMBINATIONS;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
-use super::found::{describe, encode_number, is_negative_zero, nearest_float, time_of};
+use super::extracted::{Entry, Extracted};
+use super::found::{Encoded, describe, encode_found, is_negative_zero, nearest_float, time_of};
 use super::key_fields::{encode_number as encode_key_number, encode_text, key_paths};
 use super::path::Path;
 use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::{without_negative_zeros, without_repeated_names};
-use super::scalars::{encode_bool, encode_float, encode_int, encode_string};
+use super::scalars::encode_int;
 use super::time::Offset;
 use super::types::MAX_PRIMARY_KEY;
 use super::types::{KeyType, Type};
-use super::value::{MAX_INDEXED_VALUE, Value, decode_key, other};
+use super::value::{MAX_INDEXED_VALUE, decode_key, other};
 use super::walk::{Numbers, Rest, Sink, Trie};
 use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
@@ -38,6 +40,8 @@ enum Target {
     Place(u32),
     /// A time of an attribute that is a point at a time.
     Time(u32),
+    /// A value of the field with the second number, of an attribute of several fields.
+    Field(u32, u32),
 }
 
 /// The key and attributes to extract from each record of a dataset.
@@ -50,32 +54,10 @@ pub struct Extraction {
     targets: Vec<Target>,
     /// The paths of the fields of a composite key.
     key_fields: Vec<Path>,
+    /// The attributes of several fields.
+    compounds: Vec<u32>,
     /// The nodes on the key's path. An array at one of them would give several keys.
     key_nodes: Vec<u32>,
-}
-
-/// The values extracted from a record. Reusable: its buffers keep their capacity.
-#[derive(Debug, Clone, Default)]
-pub struct Extracted {
-    key: Vec<u8>,
-    /// The encoded fields of a composite key; empty where a field was not found.
-    key_fields: Vec<Vec<u8>>,
-    values: Vec<u8>,
-    entries: Vec<Entry>,
-    /// The coordinates found of attributes that are points.
-    points: Vec<(u32, Coordinates)>,
-    /// The times found of attributes that are points at a time.
-    times: Vec<(u32, i64)>,
-    /// The attributes with a value at their path that is not indexed.
-    unindexed: Vec<u32>,
-    remarks: Vec<(u32, Remark)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    attribute: u32,
-    start: usize,
-    end: usize,
 }
 
 impl Extraction {
@@ -108,11 +90,17 @@ impl Extraction {
             }
             KeyType::Int | KeyType::String => add(&key.0, Target::Key, Numbers::Parsed),
         }
-        for (Wanted { path, ty, .. }, i) in attributes.iter().zip(0_u32..) {
-            let numbers = match ty {
-                Type::Int | Type::String | Type::Bool => Numbers::Parsed,
-                _ => Numbers::Exact,
-            };
+        let mut compounds = Vec::new();
+        for (wanted, i) in attributes.iter().zip(0_u32..) {
+            let Wanted { path, ty, .. } = wanted;
+            if ty.is_compound() {
+                for (field, at) in wanted.fields.iter().zip(0..) {
+                    add(&field.path, Target::Field(i, at), numbers_of(field.ty));
+                }
+                compounds.push(i);
+                continue;
+            }
+            let numbers = numbers_of(*ty);
             let place = match (ty.space(), ty.timed_space()) {
                 (Some(_), _) => Some(path.clone()),
                 (None, None) => None,
@@ -147,6 +135,7 @@ impl Extraction {
         Extraction {
             key,
             key_fields,
+            compounds,
             attributes,
             trie,
             targets,
@@ -234,6 +223,7 @@ impl Extraction {
         }
         if walked.is_ok() {
             collector.points();
+            collector.combine();
             collector.key_of_fields();
         }
         let kind = match (walked, collector.error) {
@@ -264,6 +254,14 @@ impl Extraction {
     }
 }
 
+/// How the numbers of a path of this type are read.
+fn numbers_of(ty: Type) -> Numbers {
+    match ty {
+        Type::Int | Type::String | Type::Bool => Numbers::Parsed,
+        _ => Numbers::Exact,
+    }
+}
+
 #[cold]
 fn json_error(e: &serde_json::Error) -> RecordErrorKind {
     let (line, column) = (e.line(), e.column());
@@ -271,91 +269,6 @@ fn json_error(e: &serde_json::Error) -> RecordErrorKind {
     let place = format!(" at line {line} column {column}");
     let what = text.strip_suffix(&place).unwrap_or(&text).to_owned();
     RecordErrorKind::Json { what, line, column }
-}
-
-impl Extracted {
-    /// The encoded primary key.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// Every attribute value: (index of the attribute in the list, encoded value), ascending and
-    /// without duplicates.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
-        self.entries
-            .iter()
-            .map(|entry| (entry.attribute as usize, bytes_of(&self.values, entry)))
-    }
-
-    /// The distinct encoded values of the attribute with index `attribute`, ascending.
-    pub fn values(&self, attribute: usize) -> impl Iterator<Item = &[u8]> + Clone {
-        self.iter()
-            .filter(move |(a, _)| *a == attribute)
-            .map(|(_, value)| value)
-    }
-
-    /// The attributes (by their index in the list) at whose paths the record has something that is
-    /// not indexed: an object instead of a value, or an invalid point.
-    pub fn unindexed(&self) -> impl Iterator<Item = usize> + Clone {
-        self.unindexed.iter().map(|attribute| *attribute as usize)
-    }
-
-    /// Remarks about the record, each with the index of its attribute.
-    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> + Clone {
-        let remarks = self.remarks.iter();
-        remarks.map(|(attribute, remark)| (*attribute as usize, *remark))
-    }
-
-    /// The earliest value of an attribute of type [`Type::Time`], in microseconds since 1970.
-    pub fn time(&self, attribute: usize) -> Option<i64> {
-        let first = self.values(attribute).next()?;
-        match Value::decode(Type::Time, &mut Reader::new(first))? {
-            Value::Time(micros) => Some(micros),
-            _ => None,
-        }
-    }
-
-    /// The bytes that the buffers have allocated.
-    pub fn memory(&self) -> usize {
-        let times = self.times.capacity() * size_of::<(u32, i64)>();
-        let points = self.points.capacity() * size_of::<(u32, Coordinates)>();
-        let entries = self.entries.capacity() * size_of::<Entry>();
-        let unindexed = self.unindexed.capacity() * size_of::<u32>();
-        let remarks = self.remarks.capacity() * size_of::<(u32, Remark)>();
-        let found = points + times + unindexed + remarks;
-        self.key.capacity() + self.values.capacity() + entries + found
-    }
-
-    fn clear(&mut self) {
-        self.key.clear();
-        self.key_fields.iter_mut().for_each(Vec::clear);
-        self.values.clear();
-        self.entries.clear();
-        self.points.clear();
-        self.times.clear();
-        self.unindexed.clear();
-        self.remarks.clear();
-    }
-
-    /// Sorts the entries and drops duplicates. Records have few entries, nearly sorted.
-    fn normalise(&mut self) {
-        self.unindexed.sort_unstable();
-        self.unindexed.dedup();
-        let Extracted {
-            values, entries, ..
-        } = self;
-        if entries.len() < 2 {
-            return;
-        }
-        let rank = |entry: &Entry| (entry.attribute, bytes_of(values, entry));
-        entries.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
-        entries.dedup_by(|a, b| rank(a) == rank(b));
-    }
-}
-
-#[inline]
-fn bytes_of<'a>(values: &'a [u8], entry: &Entry) -> &'a [u8] {
-    values.own(entry.start..entry.end)
 }
 
 /// Encodes the values that the walk finds, and keeps the first error.
@@ -378,6 +291,7 @@ impl Sink for Collector<'_> {
                 Some(Target::KeyField(field)) => self.key_field(*field, found),
                 Some(Target::Value(attribute)) => self.attribute(*attribute, found),
                 Some(Target::Time(attribute)) => self.time(*attribute, found),
+                Some(Target::Field(attribute, field)) => self.field(*attribute, *field, found),
                 Some(target) => self.coordinate(*target, found),
                 None => {}
             }
@@ -491,51 +405,31 @@ impl Collector<'_> {
         let wanted = self.extraction.attributes.own(attribute as usize);
         let values = &mut self.out.values;
         let start = values.len();
-        let fits = match (wanted.ty, found) {
-            (_, Found::Null) => return,
-            (_, Found::Object) if !wanted.refuses_objects => {
+        match found {
+            Found::Null => return,
+            Found::Object if !wanted.refuses_objects => {
                 self.out.unindexed.push(attribute);
                 self.out.remarks.push((attribute, Remark::Object));
                 return;
             }
-            (Type::Int, Found::Int(v)) => {
-                encode_int(v, values);
-                true
-            }
-            (Type::Float, Found::Float(v)) => {
-                encode_float(v, values);
-                true
-            }
-            (Type::Float, found @ (Found::Int(_) | Found::Long(..))) => {
-                encode_number(found, wanted.rounds, values);
-                true
-            }
-            (Type::String, Found::Str(v)) => {
-                encode_string(v, values);
-                true
-            }
-            (Type::Bool, Found::Bool(v)) => {
-                encode_bool(v, values);
-                true
-            }
-            (ty, found) if ty.is_time() => match time_of(ty, found) {
-                Some((micros, offset)) => {
-                    encode_int(i128::from(micros), values);
-                    if offset == Offset::Assumed {
-                        self.out.remarks.push((attribute, Remark::NoOffset));
-                    }
-                    if !USUAL_MICROS.contains(&micros) {
-                        let remark = match found {
-                            Found::Str(_) => Remark::FarText(micros),
-                            _ => Remark::FarNumber(micros),
-                        };
-                        self.out.remarks.push((attribute, remark));
-                    }
-                    true
+            _ => {}
+        }
+        let fits = match encode_found(wanted.ty, wanted.rounds, found, values) {
+            Encoded::Value => true,
+            Encoded::Time(micros, offset) => {
+                if offset == Offset::Assumed {
+                    self.out.remarks.push((attribute, Remark::NoOffset));
                 }
-                None => false,
-            },
-            _ => false,
+                if !USUAL_MICROS.contains(&micros) {
+                    let remark = match found {
+                        Found::Str(_) => Remark::FarText(micros),
+                        _ => Remark::FarNumber(micros),
+                    };
+                    self.out.remarks.push((attribute, remark));
+                }
+                true
+            }
+            Encoded::Nothing => false,
         };
         let mut end = values.len();
         let mut is_indexed = fits && end - start <= MAX_INDEXED_VALUE;
@@ -558,12 +452,84 @@ impl Collector<'_> {
         }
     }
 
+    /// Takes a value of a field of an attribute that has several. One that does not fit is refused
+    /// by the attribute of the field itself, unless the record was replaced before that was
+    /// declared: then the field has no values.
+    fn field(&mut self, attribute: u32, field: u32, found: Found<'_>) {
+        if matches!(found, Found::Null | Found::Object) {
+            return;
+        }
+        let wanted = self.extraction.attributes.own(attribute as usize);
+        let wanted = wanted.fields.own(field as usize);
+        let fits = self.out.fields.add(attribute, field, wanted.ty, |out| {
+            let start = out.len();
+            let is_value = !matches!(encode_found(wanted.ty, false, found, out), Encoded::Nothing);
+            if is_value && out.len() - start <= MAX_INDEXED_VALUE {
+                return true;
+            }
+            let stand_in = other(wanted.ty).filter(|_| wanted.lenient);
+            out.truncate(start);
+            out.extend_from_slice(stand_in.unwrap_or_default());
+            stand_in.is_some()
+        });
+        self.negative_zero |= !fits && is_negative_zero(found);
+    }
+
+    /// Combines the values of attributes of several fields.
+    fn combine(&mut self) {
+        if self.extraction.compounds.is_empty() {
+            return;
+        }
+        self.out.fields.sort();
+        for attribute in &self.extraction.compounds {
+            let attribute = *attribute;
+            let Wanted { path, fields, .. } = self.extraction.attributes.own(attribute as usize);
+            let Extracted {
+                fields: found,
+                values,
+                entries,
+                ..
+            } = &mut *self.out;
+            let mut start = values.len();
+            let mut longest = 0;
+            let combined = found.combine(attribute, fields.len(), values, &mut |end| {
+                entries.push(Entry {
+                    attribute,
+                    start,
+                    end,
+                });
+                longest = longest.max(end - start);
+                start = end;
+            });
+            let (path, refused) = (path.clone(), &mut *self);
+            match combined {
+                Err(count) => refused.refuse(RecordErrorKind::TooManyCombinations {
+                    path,
+                    limit: MOST_COMBINATIONS,
+                    count,
+                }),
+                Ok(()) if longest > MAX_INDEXED_VALUE => {
+                    refused.refuse(RecordErrorKind::ValueTooLong {
+                        path,
+                        limit: MAX_INDEXED_VALUE,
+                        length: longest,
+                    });
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
     /// Takes a coordinate, or the object around it.
     fn coordinate(&mut self, target: Target, found: Found<'_>) {
         let (attribute, first) = match target {
             Target::Coordinate(attribute, first) => (attribute, first),
             Target::Place(attribute) => (attribute, None),
-            Target::Key | Target::KeyField(_) | Target::Value(_) | Target::Time(_) => return,
+            Target::Key
+            | Target::KeyField(_)
+            | Target::Value(_)
+            | Target::Time(_)
+            | Target::Field(..) => return,
         };
         let points = &mut self.out.points;
         let at = points.iter().position(|(known, _)| *known == attribute);

@@ -596,3 +596,37 @@ fn a_point_at_a_time_needs_both_and_comes_once_for_each_time() {
         ));
     }
 }
+
+#[test]
+fn fields_that_do_not_fit_have_no_values_in_a_compound_index() {
+    let field = |name: &str, ty, lenient| WantedField {
+        path: path(name),
+        ty,
+        lenient,
+    };
+    let fields = vec![
+        field("s", Type::String, false),
+        field("n", Type::Int, false),
+        field("m", Type::Int, true),
+    ];
+    let wanted = Wanted::new(path("s,n,m"), Type::Compound).of_fields(fields);
+    let x = Extraction::of((path("id"), KeyType::Int), vec![wanted]);
+    let found = |json: &str| {
+        let mut out = Extracted::default();
+        x.extract(json.as_bytes(), &mut out).unwrap();
+        let values: Vec<_> = out.values(0).map(|v| compound_text(v).unwrap()).collect();
+        values.join("; ")
+    };
+    for (json, wanted) in [
+        (r#"{"id":1,"s":"a","n":-0,"m":[]}"#, "a, 0, (none)"),
+        (
+            r#"{"id":1,"s":"a","n":"x","m":"x"}"#,
+            "a, (none), (another type)",
+        ),
+        (r#"{"id":1,"s":"a","n":{},"m":null}"#, "a, (none), (none)"),
+        (r#"{"id":1,"s":["a",true],"n":1,"m":2}"#, ""),
+        (r#"{"id":1,"n":1,"m":2}"#, ""),
+    ] {
+        assert_eq!(found(json), wanted, "{json}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::at_path::Found;
 use super::exact::float_of;
-use super::scalars::encode_float;
+use super::scalars::{encode_bool, encode_float, encode_int, encode_string};
 use super::time::{self, Offset};
 use super::types::Type;
 use super::value::{MAX_INDEXED_VALUE, other};
@@ -18,13 +18,50 @@ pub(super) fn nearest_float(v: i128) -> f64 {
 /// Encodes a number as a float; if no float represents it exactly, as the nearest one or as
 /// [`other`].
 #[inline(never)]
-pub(super) fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
+fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
     match (float_of(found), found) {
         (Some(v), _) => encode_float(v, values),
         (None, Found::Long(_, v)) if rounds => encode_float(v, values),
         (None, Found::Int(v)) if rounds => encode_float(v as f64, values),
         (None, _) => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
     }
+}
+
+/// What became of a value in a record.
+pub(super) enum Encoded {
+    /// It is not of the type.
+    Nothing,
+    Value,
+    /// A time in microseconds since 1970.
+    Time(i64, Offset),
+}
+
+/// Appends a value of type `ty`.
+#[inline]
+pub(super) fn encode_found(
+    ty: Type,
+    rounds: bool,
+    found: Found<'_>,
+    values: &mut Vec<u8>,
+) -> Encoded {
+    match (ty, found) {
+        (Type::Int, Found::Int(v)) => encode_int(v, values),
+        (Type::Float, Found::Float(v)) => encode_float(v, values),
+        (Type::Float, found @ (Found::Int(_) | Found::Long(..))) => {
+            encode_number(found, rounds, values);
+        }
+        (Type::String, Found::Str(v)) => encode_string(v, values),
+        (Type::Bool, Found::Bool(v)) => encode_bool(v, values),
+        (ty, found) if ty.is_time() => {
+            let Some((micros, offset)) = time_of(ty, found) else {
+                return Encoded::Nothing;
+            };
+            encode_int(i128::from(micros), values);
+            return Encoded::Time(micros, offset);
+        }
+        _ => return Encoded::Nothing,
+    }
+    Encoded::Value
 }
 
 /// A value as a time of type `ty`, in microseconds since 1970.

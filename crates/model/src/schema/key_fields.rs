@@ -16,7 +16,7 @@ use super::types::{MAX_PRIMARY_KEY, Type};
 use crate::error::{Error, Result};
 
 /// The maximum number of fields.
-const MOST: usize = 16;
+pub(super) const MOST: usize = 16;
 
 const INT: u8 = 1;
 const TEXT: u8 = 2;
@@ -26,11 +26,17 @@ const TEXT: u8 = 2;
 /// # Errors
 /// If one of them is not a valid path, a path occurs twice, or there are too many.
 pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
+    several_paths(path, "a key")
+}
+
+/// The paths of the fields of `what`, from a path that separates them by commas.
+pub(super) fn several_paths(path: &Path, what: &str) -> Result<Vec<Path>> {
     let text = path.to_string();
     let paths: Vec<Path> = text.split(',').map(str::parse).collect::<Result<_>>()?;
     if paths.len() > MOST {
-        let what = format!("`{path}`: a key has at most {MOST} fields");
-        return Err(Error::bad_input(what));
+        return Err(Error::bad_input(format!(
+            "`{path}`: {what} has at most {MOST} fields"
+        )));
     }
     let twice = |at: &usize| {
         paths
@@ -40,7 +46,7 @@ pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
     };
     match (0..paths.len()).find(twice) {
         Some(_) => Err(Error::bad_input(format!(
-            "`{path}`: a key can have each field only once"
+            "`{path}`: {what} can have each field only once"
         ))),
         None => Ok(paths),
     }

@@ -5,11 +5,14 @@
 //! values as bytes.
 
 mod at_path;
+mod compound;
+mod compound_values;
 pub(crate) mod decimal;
 mod depth;
 mod error;
 pub(crate) mod exact;
 mod extract;
+mod extracted;
 mod found;
 mod infer;
 mod key_fields;
@@ -28,10 +31,14 @@ mod walk;
 mod wanted;
 
 pub(crate) use at_path::Found;
+pub(crate) use compound::{compound_begin, compound_head, compound_tag, several};
+pub use compound::{compound_field, compound_paths};
+pub use compound_values::{compound_is_whole, compound_text};
 pub(crate) use depth::MAX_DEPTH;
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
-pub use extract::{Extracted, Extraction};
+pub use extract::Extraction;
+pub use extracted::Extracted;
 pub(crate) use found::{fits, time_of};
 pub use infer::{infer, infer_counted, infer_key, infer_time};
 pub use key_fields::{field_of_key, key_paths};
@@ -51,7 +58,7 @@ pub(crate) use value::decode_int_key;
 pub use value::{ValueRange, decode_key, encode_key, other, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Numbers, Rest, Sink, Trie};
-pub use wanted::{Remark, Wanted};
+pub use wanted::{Remark, Wanted, WantedField};
 
 #[cfg(test)]
 mod extract_tests;

@@ -41,10 +41,13 @@ pub enum Type {
     TimeUs = 12,
     /// As [`Type::Time`], but numbers are nanoseconds since 1970; the resolution is a microsecond.
     TimeNs = 13,
+    /// The values of several fields together, for compound indexes. The path of such an attribute
+    /// is that of the fields, with commas between them; each field is declared with its own type.
+    Compound = 14,
 }
 
 impl Type {
-    /// Every type, in the order of the numbers.
+    /// Every type of single values, in the order of the numbers.
     pub const ALL: [Type; 13] = [
         Type::Int,
         Type::Float,
@@ -110,6 +113,11 @@ impl Type {
         }
     }
 
+    /// True for the values of several fields together.
+    pub fn is_compound(self) -> bool {
+        self == Type::Compound
+    }
+
     /// True for times, with any unit of numbers.
     pub fn is_time(self) -> bool {
         self.per_second().is_some()
@@ -145,7 +153,8 @@ impl Type {
 
     /// The type with the number `byte` on disk.
     pub fn from_byte(byte: u8) -> Option<Type> {
-        Type::ALL.into_iter().find(|t| t.to_byte() == byte)
+        let mut all = Type::ALL.into_iter().chain([Type::Compound]);
+        all.find(|t| t.to_byte() == byte)
     }
 
     /// The name on the command line.
@@ -164,6 +173,7 @@ impl Type {
             Type::TimeMs => "time_ms",
             Type::TimeUs => "time_us",
             Type::TimeNs => "time_ns",
+            Type::Compound => "compound",
         }
     }
 }
@@ -180,6 +190,7 @@ impl FromStr for Type {
     fn from_str(text: &str) -> Result<Type, Error> {
         Type::ALL
             .into_iter()
+            .chain([Type::Compound])
             .find(|t| t.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(

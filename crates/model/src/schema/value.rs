@@ -11,6 +11,7 @@
 //! | bool | `00` or `01` |
 //! | point, plane | 24 bytes: see [`POINT_LEN`] |
 //! | point@time, plane@time | 36 bytes: see [`POINT_TIME_LEN`] |
+//! | compound | the values of several fields: see [`super::compound`] |
 //!
 //! The header of an int is `0x80 + n` (0 and above) or `0x80 - n` (below). The `n` bytes are its
 //! magnitude: big-endian, without leading zeros, complemented if the int is negative.
@@ -21,6 +22,7 @@ use std::ops::Bound;
 
 use esker_coding::Reader;
 
+use super::compound::compound_length;
 use super::error::KeyError;
 use super::key_fields::{decode_array, encode_array};
 use super::point::{POINT_LEN, decode_point, encode_point};
@@ -53,7 +55,12 @@ pub fn other(t: Type) -> Option<&'static [u8]> {
         Type::Float => Some(OTHER_FLOAT),
         Type::String => Some(OTHER_STRING),
         Type::Bool => Some(OTHER_BOOL),
-        Type::Point | Type::PlanePoint | Type::PointTime | Type::PlanePointTime => None,
+        // The fields of a compound value have their own stand-ins.
+        Type::Point
+        | Type::PlanePoint
+        | Type::PointTime
+        | Type::PlanePointTime
+        | Type::Compound => None,
     }
 }
 
@@ -135,7 +142,8 @@ impl Value {
         out
     }
 
-    /// Decodes a value of type `t`; `None` if the bytes are malformed.
+    /// Decodes a value of type `t`; `None` if the bytes are malformed, or are the values of several
+    /// fields.
     pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
         match t {
             Type::Int => decode_int(input).map(Value::Int),
@@ -162,6 +170,7 @@ impl Value {
                 let (point, micros) = decode_point_time(space, input.take(POINT_TIME_LEN)?)?;
                 Some(Value::PointTime(space, point, micros))
             }
+            Type::Compound => None,
         }
     }
 
@@ -177,6 +186,7 @@ impl Value {
             Type::Point | Type::PlanePoint => POINT_LEN,
             Type::PointTime | Type::PlanePointTime => POINT_TIME_LEN,
             Type::String => take_string(&mut Reader::new(bytes))?.len() + 2,
+            Type::Compound => compound_length(bytes)?,
         };
         bytes.split_at_checked(length)
     }
@@ -211,6 +221,7 @@ impl Value {
                     }
                 })
             }
+            Type::Compound => None,
         };
         value.ok_or_else(|| {
             let wanted = match t {
@@ -234,6 +245,7 @@ impl Value {
                 Type::PlanePoint => "two finite numbers, as in 2.5,-3",
                 Type::PointTime => "a point and a time, as in 2.35,48.85@2024-05-01T12:30:00Z",
                 Type::PlanePointTime => "a point and a time, as in 2.5,-3@2024-05-01T12:30:00Z",
+                Type::Compound => "a value of each field",
             };
             format!("{text:?} is not of type {t}: expected {wanted}")
         })

@@ -14,6 +14,19 @@ pub struct Wanted {
     pub(super) rounds: bool,
     /// For a point at a time: the type of the time, and whether it accepts other values.
     pub(super) time: (Type, bool),
+    /// For the values of several fields together: the fields.
+    pub(super) fields: Vec<WantedField>,
+}
+
+/// A field whose values are extracted together with those of other fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedField {
+    /// Its path.
+    pub path: Path,
+    /// The type that it is declared with.
+    pub ty: Type,
+    /// True if a value of another type becomes [`other`](super::other).
+    pub lenient: bool,
 }
 
 impl Wanted {
@@ -27,7 +40,13 @@ impl Wanted {
             refuses_objects: false,
             rounds: false,
             time: (Type::Time, false),
+            fields: Vec::new(),
         }
+    }
+
+    /// For the values of several fields together: sets the fields.
+    pub fn of_fields(self, fields: Vec<WantedField>) -> Wanted {
+        Wanted { fields, ..self }
     }
 
     /// For a point at a time: sets the type of the time; a lenient time accepts other values.

@@ -164,6 +164,7 @@ impl Handle {
             let present = Present {
                 kind: Some(attribute.kind),
                 is_point: attribute.ty.has_place(),
+                is_compound: attribute.ty.is_compound(),
                 is_unique: attribute.unique,
                 is_in_tables: layout.stored.in_all_records(attribute.id),
             };
@@ -187,6 +188,7 @@ impl Handle {
                 let present = Present {
                     kind: None,
                     is_point: false,
+                    is_compound: false,
                     is_unique: false,
                     is_in_tables: !bodies::are_apart(layout),
                 };
@@ -306,6 +308,7 @@ struct Present {
     /// `None` if it is not declared.
     kind: Option<IndexKind>,
     is_point: bool,
+    is_compound: bool,
     /// Each commit reads the index for the values of its records.
     is_unique: bool,
     /// Tables of the data have the attribute, so that it can have an embedded index.
@@ -387,7 +390,10 @@ fn advise(
     let none = IndexKind::None;
     let used = present.kind.unwrap_or(none);
     let in_use = cost_of(used);
-    let fits = |kind: &IndexKind| present.is_in_tables || !kind.is_embedded();
+    let fits = |kind: &IndexKind| {
+        let has_order = kind.can_be_compound() || *kind == none;
+        (present.is_in_tables || !kind.is_embedded()) && (!present.is_compound || has_order)
+    };
     // Points have their own index types, which the cost model does not compare.
     let others = IndexKind::ALL
         .into_iter()

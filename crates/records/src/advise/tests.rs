@@ -36,6 +36,7 @@ fn advised(now: Option<IndexKind>, work: Workload, profile: &AttributeProfile) -
         Present {
             kind: now,
             is_point: false,
+            is_compound: false,
             is_unique: false,
             is_in_tables: true,
         },

@@ -15,7 +15,7 @@ use esker_lsm::TreeChange;
 use esker_model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
-use esker_model::schema::{Path, Type, infer, infer_time};
+use esker_model::schema::{Path, Type, compound_paths, infer, infer_time};
 use esker_model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
@@ -109,6 +109,9 @@ impl Handle {
     ) -> Result<IndexChange> {
         let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
         self.shared.index_types.check(kind)?;
+        if ty.is_some_and(Type::is_compound) {
+            self.declare_fields(path, kind, progress)?;
+        }
         let _claim = self.current.claim()?;
         let layout = self.layout();
         if is_resumed(&layout, path, kind, Some(&index))? {
@@ -155,6 +158,31 @@ impl Handle {
         let def = def.lenient(lenient).unique(index.is_unique());
         self.begin(&layout, def)?;
         self.build(progress)
+    }
+
+    /// Declares the fields of a compound index that are not declared yet; their types are inferred
+    /// from the records.
+    fn declare_fields(
+        &self,
+        path: &Path,
+        kind: IndexKind,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<()> {
+        esker_model::definition::check_type(path, kind, Type::Compound)?;
+        let layout = self.layout();
+        if layout.building.is_some() {
+            // The change is resumed, or refused.
+            return Ok(());
+        }
+        for field in compound_paths(path)? {
+            if layout.stored.attribute(&field).is_none() {
+                let declared = self.add_index(&field, Index::none(), progress)?;
+                if !declared.complete {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// See [`crate::Dataset::switch_index`].
@@ -235,6 +263,8 @@ impl Handle {
             attribute.def.tokenizer = Tokenizer::Exact;
             attribute.def.unique = false;
         }
+        // The fields stay declared by themselves.
+        (stored.attributes).retain(|a| a.id != known.id || !a.def.ty.is_compound());
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
@@ -304,6 +334,7 @@ impl Handle {
         esker_model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         esker_model::definition::check_place_and_time(path, ty, declared)?;
+        esker_model::definition::check_fields(path, ty, declared)?;
         let name = &self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();

@@ -12,7 +12,7 @@ use super::lookup::Lookup;
 use crate::error::Result;
 
 /// Keys of an index tree from the first (inclusive) to the second (exclusive; `None` is the end).
-pub(super) type Bounds = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type Bounds = (Vec<u8>, Option<Vec<u8>>);
 
 /// A walk through an index whose tree is in the order of its values
 /// ([`IndexType::is_in_value_order`](super::IndexType::is_in_value_order)).
@@ -57,8 +57,17 @@ impl<'a> InOrder<'a> {
         let Some(stand_in) = other(attribute.ty) else {
             return Ok(true);
         };
-        let bounds = (stand_in.to_vec(), None);
-        let mut walk = InOrder::within(lookup, attribute, false, 0, &bounds)?;
+        InOrder::any_within(lookup, attribute, &(stand_in.to_vec(), None), counts)
+    }
+
+    /// True if one of the entries with values in the bounds counts.
+    pub(crate) fn any_within(
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        bounds: &Bounds,
+        counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut walk = InOrder::within(lookup, attribute, false, 0, bounds)?;
         let mut has_any = false;
         while !has_any {
             let step = walk.step(&mut |_, key, seq| {

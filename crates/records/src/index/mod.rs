@@ -31,7 +31,7 @@ pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
 pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
-pub(crate) use in_order::InOrder;
+pub(crate) use in_order::{Bounds, InOrder};
 pub use kind::{
     Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,
 };

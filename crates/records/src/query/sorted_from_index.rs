@@ -1,5 +1,6 @@
-//! The first rows of an order by a field, from an index of the field that is read in its order from
-//! one end, until there are enough. Records are fetched as in any other answer; the condition is
+//! The first rows of an order by a field, from an index that is read in its order from one end,
+//! until there are enough: an index of the field, or a compound index whose fields before it have
+//! one value each by the condition. Records are fetched as in any other answer; the condition is
 //! decided by them.
 //!
 //! A record with several values is taken at the one by which it is ordered, where the walk meets it
@@ -9,11 +10,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use esker_lsm::coding::{Own, put_bytes};
+use esker_lsm::coding::{Misplaced, Own, put_bytes};
 use esker_lsm::{Seq, Slice};
 use esker_model::Key;
-use esker_model::query::{Direction, Driver, FieldOrder, Ranking};
-use esker_model::schema::Type;
+use esker_model::query::{Direction, Driver, FieldOrder, FieldWalk, Ranking};
+use esker_model::schema::{Path, Type};
 
 use super::current_entries::CurrentEntries;
 use super::explain::{Note, Steps};
@@ -21,7 +22,7 @@ use super::row_sorter::{RowSorter, SortedRows};
 use super::run::{Context, Run};
 use super::stages::{Admission, Fetch, Needs};
 use crate::error::Result;
-use crate::index::{Attribute, InOrder, IndexType, Lookup, Range};
+use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup, Range};
 use crate::maintenance::Validity;
 use crate::record;
 use esker_model::tokens::Tokenizer;
@@ -60,36 +61,43 @@ pub(super) fn from_index(
         return Ok(None);
     }
     let Run { context, steps, .. } = run;
-    let Some(attribute) = index_of(context, &wanted.first.path) else {
-        return Ok(None);
-    };
+    let is_backward = wanted.first.direction == Direction::Descending;
     let lookup = context.indexes();
-    let Some(reads) = affordable(context, &lookup, attribute, wanted.most)? else {
+    let Some(mut source) = Source::new(context, &lookup, wanted, is_backward)? else {
         return Ok(None);
     };
+    let (attribute, ty) = (source.attribute, source.ty());
     let view = &context.view;
     let kept = &view.dataset.current.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
     // Without keys or a complete set every entry that is not known to be obsolete counts.
     let mut current = CurrentEntries::new(&validity, &context.costs.keys, steps);
     let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
-    if InOrder::any_other(&lookup, attribute, &mut is_current)? {
+    let is_hidden = match &source.by_field {
+        None => InOrder::any_other(&lookup, attribute, &mut is_current)?,
+        Some(by_field) => match by_field.excluded() {
+            Some(bounds) => InOrder::any_within(&lookup, attribute, &bounds, &mut is_current)?,
+            None => false,
+        },
+    };
+    if is_hidden {
         return Ok(None);
     }
-    let is_backward = wanted.first.direction == Direction::Descending;
     let from = match wanted.behind {
-        Some(rank) => match ranking.first_value(attribute.ty, rank) {
-            Some(value) => value,
+        Some(rank) => match ranking.first_value(ty, rank) {
+            Some(value) => Some(value),
             None => return Ok(None),
         },
-        None => Vec::new(),
+        None => None,
     };
+    let bounds = source.bounds(from, is_backward);
     let group = &view.dataset.shared.group;
     let mut walk = Walk {
         context,
         validity: &validity,
         wanted,
-        ty: attribute.ty,
+        by_field: source.by_field.as_ref(),
+        ty,
         sorter: RowSorter::new(group, wanted.memory, Some(wanted.most)),
         ranking,
         waiting: Vec::new(),
@@ -97,10 +105,9 @@ pub(super) fn from_index(
         value: Vec::new(),
         has_begun: false,
         found: 0,
-        left: reads,
+        left: source.reads,
         gives_up: false,
     };
-    let bounds = InOrder::bounds_from(attribute, &from, is_backward);
     let mut entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
     let is_enough = loop {
         let mut next = ControlFlow::Continue(());
@@ -125,18 +132,89 @@ pub(super) fn from_index(
     let rows = walk.sorter.finish()?;
     steps.rounds += 1;
     context.notes.push(Note::InIndexOrder {
-        path: wanted.first.path.clone(),
+        path: attribute.path.clone(),
     });
     Ok(Some(rows))
 }
 
-/// The field's attribute, if its index has the values in their order.
-fn index_of<'a>(context: &'a Context, path: &esker_model::schema::Path) -> Option<&'a Attribute> {
-    let layout = &context.view.layout;
-    let attribute = layout.attributes.get(layout.shape.place_of(path)?)?;
-    let is_usable = attribute.kind.is_standalone()
+/// What is walked through.
+struct Source<'a> {
+    attribute: &'a Attribute,
+    /// Of a compound index, the values in the order of the field.
+    by_field: Option<FieldWalk>,
+    /// How many records may be looked up before another plan would have been quicker.
+    reads: u64,
+}
+
+impl<'a> Source<'a> {
+    /// `None` if no index has the order, or another plan is quicker from the first.
+    fn new(
+        context: &'a Context,
+        lookup: &Lookup<'_>,
+        wanted: &Wanted<'_>,
+        is_backward: bool,
+    ) -> Result<Option<Source<'a>>> {
+        let layout = &context.view.layout;
+        let path = &wanted.first.path;
+        let by_field = context.compiled.walk_by(&layout.shape, path, is_backward);
+        if let Some(by_field) = by_field
+            && let Some(attribute) = layout.attributes.get(by_field.attribute)
+            && is_in_order(attribute)
+            && let Some(reads) =
+                affordable_here(context, lookup, attribute, &by_field, wanted.most)?
+        {
+            return Ok(Some(Source {
+                attribute,
+                by_field: Some(by_field),
+                reads,
+            }));
+        }
+        let Some(attribute) = index_of(context, path) else {
+            return Ok(None);
+        };
+        let reads = affordable(context, lookup, attribute, wanted.most)?;
+        Ok(reads.map(|reads| Source {
+            attribute,
+            by_field: None,
+            reads,
+        }))
+    }
+
+    /// The type of the field.
+    fn ty(&self) -> Type {
+        let by_field = self.by_field.as_ref();
+        by_field.map_or(self.attribute.ty, |by_field| by_field.ty)
+    }
+
+    /// The bounds of the walk, which begins at a value of the field.
+    fn bounds(&mut self, from: Option<Vec<u8>>, is_backward: bool) -> Bounds {
+        match (&mut self.by_field, from) {
+            (Some(by_field), from) => {
+                if let Some(from) = from {
+                    by_field.begin_at(&from, is_backward);
+                }
+                by_field.range.key_bounds()
+            }
+            (None, from) => {
+                let from = from.unwrap_or_default();
+                InOrder::bounds_from(self.attribute, &from, is_backward)
+            }
+        }
+    }
+}
+
+/// True if the tree of the index has its values in their order.
+fn is_in_order(attribute: &Attribute) -> bool {
+    attribute.kind.is_standalone()
         && !attribute.incomplete
         && (attribute.index()).is_some_and(IndexType::is_in_value_order)
+}
+
+/// The field's attribute, if its index has the values in their order.
+fn index_of<'a>(context: &'a Context, path: &Path) -> Option<&'a Attribute> {
+    let layout = &context.view.layout;
+    let attribute = layout.attributes.get(layout.shape.place_of(path)?)?;
+    let is_usable = is_in_order(attribute)
         && attribute.tokenizer != Tokenizer::Prefix
         && !(attribute.ty == Type::Float && attribute.rounds);
     is_usable.then_some(attribute)
@@ -173,11 +251,35 @@ fn affordable(
     Ok((reads >= most as u64).then_some(reads.max(2 * FEW as u64)))
 }
 
+/// As [`affordable`], for the entries of a compound index, which all meet conditions of the query:
+/// the other plans are to read these, or the candidates of another index, all.
+fn affordable_here(
+    context: &Context,
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    by_field: &FieldWalk,
+    most: usize,
+) -> Result<Option<u64>> {
+    let Some(index) = attribute.index() else {
+        return Ok(None);
+    };
+    lookup.looks.renew(1);
+    let mut expected = index.estimate(lookup, attribute, &by_field.range)?;
+    for (at, of_other) in &context.plan.compared {
+        if context.plan.driver.constraints() == [*at] {
+            expected = expected.min(*of_other);
+        }
+    }
+    let reads = expected / OF_BULK;
+    Ok((reads >= most as u64).then_some(reads.max(2 * FEW as u64)))
+}
+
 /// A walk through the entries of an index.
 struct Walk<'a> {
     context: &'a Context,
     validity: &'a Validity,
     wanted: &'a Wanted<'a>,
+    by_field: Option<&'a FieldWalk>,
     ty: Type,
     ranking: &'a mut Ranking,
     sorter: RowSorter,
@@ -216,6 +318,10 @@ impl Walk<'_> {
         seq: Seq,
         steps: &mut Steps,
     ) -> Result<ControlFlow<()>> {
+        let value = match self.by_field {
+            Some(by_field) => by_field.value_in(value).ok_or_else(Misplaced::here)?,
+            None => value,
+        };
         let is_new = !self.has_begun || self.value != value;
         self.has_begun = true;
         if is_new {

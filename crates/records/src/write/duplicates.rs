@@ -1,7 +1,5 @@
 //! The search for two current records with the same value, through the whole of an index.
 
-use esker_model::schema::other;
-
 use super::unique::{Holder, Holders};
 use crate::catalog::UniqueIndex;
 use crate::error::{Error, Result};
@@ -37,7 +35,7 @@ impl<'a> Duplicates<'a> {
     /// Any read error. An error also ends the search when it has found a duplicate, which
     /// [`Duplicates::finish`] returns.
     pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) -> Result<()> {
-        if self.is_stand_in(value) {
+        if self.index.attribute.may_be_shared(value) {
             return Ok(());
         }
         if value != self.value || self.found.len() >= TOGETHER {
@@ -57,18 +55,12 @@ impl<'a> Duplicates<'a> {
     /// As [`Duplicates::add`].
     pub(crate) fn add_all_of(&mut self, value: &[u8]) -> Result<()> {
         // The entries of a value follow each other.
-        if value == self.value || self.is_stand_in(value) {
+        if value == self.value || self.index.attribute.may_be_shared(value) {
             return Ok(());
         }
         self.begin(value);
         (self.holders).search(&self.index, value, 0, &mut self.found)?;
         self.compare()
-    }
-
-    /// True for the one value that stands for all that the index cannot tell apart: records may
-    /// share it, and there may be many.
-    fn is_stand_in(&self, value: &[u8]) -> bool {
-        other(self.index.attribute.ty) == Some(value)
     }
 
     fn begin(&mut self, value: &[u8]) {

@@ -24,7 +24,7 @@ use esker_lsm::{Component, Cost, Cursor, Group, Kind, Seq, Snapshot, Time, TreeI
 use esker_model::Key;
 use esker_model::range::{Range, after_prefix};
 use esker_model::record::RecordRef;
-use esker_model::schema::{Type, Value, other};
+use esker_model::schema::{Type, Value, compound_text};
 
 use super::batch::DatasetWrites;
 use crate::catalog::{Layout, UniqueIndex};
@@ -150,20 +150,22 @@ impl<'a> Holders<'a> {
 
 /// An encoded value, for people.
 fn display(ty: Type, value: &[u8]) -> String {
-    let decoded = Value::decode(ty, &mut Reader::new(value));
-    decoded.map_or_else(|| format!("{value:02x?}"), |value| value.to_string())
+    let text = if ty.is_compound() {
+        compound_text(value)
+    } else {
+        Value::decode(ty, &mut Reader::new(value)).map(|value| value.to_string())
+    };
+    text.unwrap_or_else(|| format!("{value:02x?}"))
 }
 
-/// Passes the values that a record must have alone in an index: not the stand-in of values that
-/// the index cannot tell apart.
+/// Passes the values that a record must have alone in an index.
 pub(crate) fn each_unique(
     attribute: &Attribute,
     record: &RecordRef<'_>,
     show: &mut dyn FnMut(&[u8]),
 ) {
-    let stand_in = other(attribute.ty);
     attribute.any_value(record, |value| {
-        if Some(value) != stand_in {
+        if !attribute.may_be_shared(value) {
             show(value);
         }
         false

@@ -22,6 +22,7 @@ mod check;
 mod closed;
 mod clustered;
 mod combined;
+mod compound;
 mod conditions;
 mod contention;
 mod coverage;

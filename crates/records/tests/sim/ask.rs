@@ -19,6 +19,7 @@ use esker::{DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result
 use crate::action::PATHS;
 use crate::common::tree::Tree;
 use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
+use crate::compound;
 use crate::model::{KEYS, Records, key};
 
 /// A dataset as the queries see it.
@@ -147,6 +148,10 @@ impl Asker<'_> {
     }
 
     fn wanted(&mut self) -> Vec<Wanted> {
+        let fields = compound::fields_in(&self.view.def);
+        if !fields.is_empty() && self.rng.usize(0..3) == 0 {
+            return self.of_fields(&fields);
+        }
         let declared: Vec<usize> = (0..PATHS.len())
             .filter(|at| {
                 let indexes = &self.view.def.indexes;
@@ -196,6 +201,26 @@ impl Asker<'_> {
                 }
                 _ => wanted.push(one(Op::Eq, self.value(ty))),
             }
+        }
+        wanted
+    }
+
+    /// Values of the leading fields of a compound index, and mostly a bound of the next one.
+    fn of_fields(&mut self, fields: &[usize]) -> Vec<Wanted> {
+        let leading = self.rng.usize(1..fields.len());
+        let mut wanted = Vec::new();
+        for (place, at) in fields[..=leading].iter().enumerate() {
+            let op = match self.rng.usize(0..5) {
+                _ if place < leading => Op::Eq,
+                0 => break,
+                1 => Op::Eq,
+                _ => [Op::Ge, Op::Gt, Op::Le, Op::Lt][self.rng.usize(0..4)],
+            };
+            wanted.push(Wanted {
+                path: PATHS[*at].to_string(),
+                op,
+                value: self.value(self.view.types[*at]),
+            });
         }
         wanted
     }
@@ -277,7 +302,13 @@ impl Asker<'_> {
         }
         // From numbers of its own, so that the other questions stay as they were.
         let mut rng = fastrand::Rng::with_seed(self.rng.clone().u64(..));
-        if self.all || rng.usize(0..5) == 0 {
+        self.first_of_fields(&mut rng)?;
+        let one_in = if compound::fields_in(&self.view.def).is_empty() {
+            5
+        } else {
+            2
+        };
+        if self.all || rng.usize(0..one_in) == 0 {
             let keys = by_key.iter().map(|(key, ..)| *key).collect();
             let sorting = sorted::Sorting {
                 query: &query,

@@ -11,6 +11,7 @@ use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, Type};
 use crate::action::{Action, Change, Def, Inside, Method, PATHS, pick};
 use crate::ask;
 use crate::common::path;
+use crate::compound::{self, COMPOUND_NUMBER};
 use crate::define::tokenizer;
 use crate::model::Types;
 use crate::obsolete::Known;
@@ -41,6 +42,7 @@ impl World {
                 of: def.types(),
                 lenient: def.lenient,
                 unique: def.unique(),
+                compound: def.compound,
             },
             known: Known::of(&built),
             def: built,
@@ -218,6 +220,16 @@ impl World {
                 let kind = IndexKind::SpaceTime(pick(&LAYOUTS, kind));
                 (path(TIMED), Type::PointTime, kind)
             }
+            COMPOUND_NUMBER => {
+                let name = compound::path_of(set.types.compound);
+                let fields = compound::fields(set.types.compound);
+                let is_declared =
+                    |at: &usize| set.def.indexes.iter().any(|i| i.path == path(PATHS[*at]));
+                if fields.is_empty() || !fields.iter().all(is_declared) {
+                    return false;
+                }
+                (name, Type::Compound, pick(&IndexKind::ALL, kind))
+            }
             _ if number == PATHS.len() => {
                 self.refused_index(at, uid, dataset, kind);
                 return false;
@@ -229,8 +241,12 @@ impl World {
         };
         let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
         let tokenizer = tokenizer(tokens, kind, ty);
-        let lenient = set.types.lenient && !kind.is_spatial();
-        let unique = is_unique(set.types.unique, number, kind, tokenizer);
+        let lenient = set.types.lenient && !kind.is_spatial() && !ty.is_compound();
+        let unique = if ty.is_compound() {
+            set.types.compound & compound::UNIQUE != 0 && kind.can_be_unique()
+        } else {
+            is_unique(set.types.unique, number, kind, tokenizer)
+        };
         let mut allowed = self.allowed_change(&unfinished, &def, (&name, kind, ty), change);
         let mut within = Within::new(inside);
         let result = match change {
@@ -359,6 +375,7 @@ impl World {
             return REFUSED.to_vec();
         }
         let legal = match (change, known) {
+            (Change::Add, None) if ty.is_compound() => kind.can_be_compound(),
             (Change::Resume, _) | (Change::Add, None) => true,
             (Change::Add, Some(known)) => {
                 known.kind == IndexKind::None && kind != IndexKind::None && known.ty == ty
@@ -367,8 +384,9 @@ impl World {
                 let fits = kind.is_standalone()
                     || known.tokenizer == esker::schema::Tokenizer::Exact
                     || kind == IndexKind::None;
+                let needs_order = known.unique || known.ty.is_compound();
                 let fits =
-                    fits && (!known.unique || kind.can_be_unique() || kind == IndexKind::None);
+                    fits && (!needs_order || kind.can_be_unique() || kind == IndexKind::None);
                 known.kind != kind && known.kind != IndexKind::None && fits
             }
             (Change::DropIndex | Change::Rebuild, Some(known)) => known.kind != IndexKind::None,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
 use crate::common::path;
+use crate::compound;
 use crate::space::{LAYOUTS, POINT, TIME, TIMED};
 use crate::unique::is_unique;
 
@@ -40,6 +41,9 @@ pub(crate) struct Def {
     /// One more than the number of the path whose values are unique; 0: none are.
     #[serde(default)]
     pub(crate) unique: u8,
+    /// 0: no compound index; else its number, see [`crate::compound`].
+    #[serde(default)]
+    pub(crate) compound: u8,
 }
 
 /// The tokenizer of this number, or the plain one if the index does not support it.
@@ -139,6 +143,7 @@ impl Def {
             number => def.maintenance(pick(&Maintenance::ALL, number)),
         };
         def = self.place(def);
+        def = compound::declare(def, self.compound, &types, self.lenient);
         if self.old_records {
             def = def.keep_old_records();
         }

@@ -68,6 +68,8 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         point: 0,
         lenient: false,
         unique: 0,
+        // With one of the strategies also an index of several fields.
+        compound: u8::from(maintenance == 1) * 5,
     };
     Step(
         0,

@@ -141,6 +141,7 @@ impl Swarm {
             point: 0,
             lenient: false,
             unique: 0,
+            compound: 0,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;

@@ -14,6 +14,7 @@ mod beside;
 mod change;
 #[path = "../common/mod.rs"]
 mod common;
+mod compound;
 mod consumers;
 mod contain;
 mod crash;

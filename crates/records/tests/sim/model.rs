@@ -156,6 +156,8 @@ pub(crate) struct Types {
     pub(crate) lenient: bool,
     /// The number of the path whose values are unique.
     pub(crate) unique: Option<usize>,
+    /// The number of the compound index.
+    pub(crate) compound: u8,
 }
 
 /// A value of another type that equals no value of this type, as a program or as a person writes

@@ -34,6 +34,7 @@ use esker_sim::memory::Memory;
 use crate::action::{MERGINGS, PATHS};
 use crate::ask::{self, View};
 use crate::common::{DIR, number, path, seeds, small};
+use crate::compound;
 use crate::model::{Entry, K, Records, Row, Types, key};
 use clock::{Clock, LASTING, LIVES};
 use counters::counted;
@@ -50,6 +51,7 @@ const VALUES: Types = Types {
     of: TYPES,
     lenient: false,
     unique: None,
+    compound: 0,
 };
 
 /// Every record that was ever made, by its number.
@@ -114,6 +116,11 @@ fn definition(rng: &mut fastrand::Rng) -> DatasetDef {
         let is_unique = at == 0 && kind.can_be_unique() && rng.bool();
         let index = esker::Index::new(kind).of_type(TYPES[at]);
         def = def.index(path(PATHS[at]), index.unique_if(is_unique));
+    }
+    // From numbers of its own, so that other lives stay as they were.
+    let mut own = fastrand::Rng::with_seed(rng.clone().u64(..));
+    if own.usize(0..3) == 0 {
+        def = compound::declare(def, own.u8(1..=compound::MOST), &TYPES, false);
     }
     def.maintenance(Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())])
         .merging(MERGINGS[rng.usize(0..MERGINGS.len())])

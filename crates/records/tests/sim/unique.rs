@@ -4,9 +4,8 @@ use esker::schema::{IndexDef, Tokenizer};
 use esker::{ErrorKind, IndexKind, Type, Value};
 
 use crate::action::PATHS;
-use crate::common::path;
 use crate::data::Effects;
-use crate::model::{K, Records, Row};
+use crate::model::{K, Records, Row, Types};
 use crate::world::{Set, Store, World};
 
 /// Whether a batch is refused because two records would share a value.
@@ -36,12 +35,19 @@ fn values<'r>(row: &'r Row, name: &str, ty: Type) -> impl Iterator<Item = &'r Va
     values.filter(move |value| value.type_of() == ty)
 }
 
-/// True if both records have a value of the index.
-fn share(one: &Row, other: &Row, index: &IndexDef) -> bool {
-    let name = PATHS.into_iter().find(|name| path(name) == index.path);
-    let name = name.unwrap_or_default();
-    let mut mine = values(one, name, index.ty);
-    mine.any(|value| values(other, name, index.ty).any(|other| other == value))
+/// True if both records have a value of the index; of a compound one, a combination, as each has
+/// all combinations of its values.
+fn share(one: &Row, other: &Row, index: &IndexDef, types: &Types) -> bool {
+    let paths = index.path.to_string();
+    let mut names = paths.split(',').map(|name| {
+        let at = PATHS.into_iter().position(|known| known == name);
+        at.expect("a path of the model")
+    });
+    names.all(|at| {
+        let (name, ty) = (PATHS[at], types.of[at]);
+        let mut mine = values(one, name, ty);
+        mine.any(|value| values(other, name, ty).any(|other| other == value))
+    })
 }
 
 /// The current records.
@@ -56,11 +62,16 @@ fn current(records: &Records, time: u64) -> impl Iterator<Item = (&K, &Row)> + C
 
 /// Two current records with the same value, and whether one of them expires: then a power cut may
 /// have made the store forget that it had expired.
-pub(crate) fn duplicate(records: &Records, time: u64, index: &IndexDef) -> Option<(K, K, bool)> {
+fn duplicate(
+    records: &Records,
+    time: u64,
+    index: &IndexDef,
+    types: &Types,
+) -> Option<(K, K, bool)> {
     let all = current(records, time);
     for (at, (key, row)) in all.clone().enumerate() {
         let mut later = all.clone().skip(at + 1);
-        if let Some((other, second)) = later.find(|(_, other)| share(row, other, index)) {
+        if let Some((other, second)) = later.find(|(_, other)| share(row, other, index, types)) {
             let expires = row.expires.or(second.expires).is_some();
             return Some((key.clone(), other.clone(), expires));
         }
@@ -95,7 +106,7 @@ impl Store {
             let mut mine = all.clone().filter(|(key, _)| touched.contains(key));
             mine.any(|(key, row)| {
                 let mut others = all.clone().filter(|(other, _)| *other != key);
-                others.any(|(_, other)| share(row, other, index))
+                others.any(|(_, other)| share(row, other, index, &set.types))
             })
         };
         match becomes {
@@ -111,7 +122,7 @@ impl Store {
         let of = |set: &Set| {
             let indexes = set.def.indexes.iter().filter(|index| index.unique);
             let records = self.records(set.uid);
-            let has = |index: &&IndexDef| match duplicate(&records, time, index) {
+            let has = |index: &&IndexDef| match duplicate(&records, time, index, &set.types) {
                 Some((one, other, expires)) => {
                     assert!(expires, "{one} and {other} share a value of {}", index.path);
                     true
@@ -136,7 +147,10 @@ impl World {
         writes: bool,
     ) {
         let store = &self.stores[at];
-        let found = duplicate(&store.records(uid), store.believed(), index);
+        let Some(set) = store.sets.iter().find(|set| set.uid == uid) else {
+            return;
+        };
+        let found = duplicate(&store.records(uid), store.believed(), index, &set.types);
         if refused {
             assert!(writes || found.is_some(), "no duplicate in {}", index.path);
         } else if let Some((one, other, expires)) = found {

@@ -1,11 +1,12 @@
 //! Additions to the run of a seed: expiring records and an arbitrary clock, batches over several
 //! datasets, notes, feeds with old records, consumers, an extension, renamed datasets, keys of
-//! several fields, values of other types than the declared one, and unique values. They draw from their own random
-//! numbers, so that other runs stay the same.
+//! several fields, values of other types than the declared one, unique values, and compound
+//! indexes. They draw from their own random numbers, so that other runs stay the same.
 
 use fastrand::Rng;
 
 use crate::action::{ABSENT, ARRAY, Action, Change, DECLARED, OTHER, Step, UNTIL_SHIFT, Write};
+use crate::compound::{COMPOUND_NUMBER, MOST, UNIQUE};
 use crate::consumers::BOUNDS;
 use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
@@ -31,6 +32,8 @@ struct Widening {
     lenient: bool,
     /// The number of a path whose values are unique.
     unique: Option<usize>,
+    /// The number of the compound index of each dataset; 0 for none.
+    compound: u8,
     /// Writes that batches over several datasets support.
     writes: Vec<Vec<Write>>,
 }
@@ -51,6 +54,7 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         fields: false,
         lenient: false,
         unique: None,
+        compound: 0,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
@@ -63,6 +67,11 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
     let mut unique = Rng::with_seed(seed ^ 0x756e_6971_7565);
     widening.unique = (unique.usize(0..4) == 0).then(|| unique.usize(0..DECLARED + 1));
     widening.expires |= widening.unique.is_some() && unique.bool();
+    let mut compound = Rng::with_seed(seed ^ 0x636f_6d70_6f75);
+    if compound.usize(0..4) == 0 {
+        let unique = [0, 0, 0, UNIQUE][compound.usize(0..4)];
+        widening.compound = compound.u8(1..=MOST) | unique;
+    }
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| writes.clone()).collect();
@@ -115,6 +124,7 @@ impl Widening {
             }
             def.lenient = self.lenient;
             def.unique = self.unique.map_or(0, |at| at as u8 + 1);
+            def.compound = self.compound;
             if self.fields && rng.usize(0..3) > 0 {
                 def.keys = 2;
             }
@@ -124,6 +134,15 @@ impl Widening {
             && rng.usize(0..3) == 0
         {
             *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
+        }
+        if let Action::Index { path, kind, .. } = action
+            && self.compound != 0
+            && rng.usize(0..3) == 0
+        {
+            *path = COMPOUND_NUMBER;
+            if rng.usize(0..4) > 0 {
+                *kind = rng.u8(4..8);
+            }
         }
         if let Action::Index {
             path,

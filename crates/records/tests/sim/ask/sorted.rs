@@ -3,13 +3,17 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use esker::explain::Note;
 use esker::request::{Aggregate, Direction, GroupBy};
-use esker::{Query, Result, Value};
+use esker::{Explain, Op, Query, Result, Value};
 
 use super::Asker;
 use crate::action::PATHS;
-use crate::common::path;
+use crate::common::tree::Tree;
+use crate::common::{Wanted, domain, path};
+use crate::compound;
 use crate::model::K;
+use crate::runner::count;
 
 /// Compares values of any types.
 fn compare(a: &Value, b: &Value) -> Ordering {
@@ -47,11 +51,25 @@ pub(super) struct Sorting<'a> {
     pub(super) limit: Option<usize>,
 }
 
+/// Counts an answer that a compound index gave in its order.
+fn count_order(explain: &Explain) {
+    let is_of_several = |note: &Note| match note {
+        Note::InIndexOrder { path } => path.to_string().contains(','),
+        _ => false,
+    };
+    if explain.notes.iter().any(is_of_several) {
+        count("order: of a compound index");
+    }
+}
+
 impl Asker<'_> {
     /// A path whose values have the types of the model: times that are not declared are numbers or
     /// text.
     fn sortable(&self, rng: &mut fastrand::Rng) -> Option<&'static str> {
-        let at = rng.usize(0..PATHS.len());
+        let at = match compound::fields_in(&self.view.def).get(1) {
+            Some(second) if rng.bool() => *second,
+            _ => rng.usize(0..PATHS.len()),
+        };
         let mut indexes = self.view.def.indexes.iter();
         let declared = indexes.find(|index| index.path == path(PATHS[at]));
         let is_clear = match declared {
@@ -76,13 +94,9 @@ impl Asker<'_> {
         self.in_groups(sorting, by)
     }
 
-    fn in_order(&self, sorting: &Sorting<'_>, by: &str, rng: &mut fastrand::Rng) -> Result<()> {
-        let (direction, offset) = if rng.bool() {
-            (Direction::Ascending, rng.usize(0..3))
-        } else {
-            (Direction::Descending, 0)
-        };
-        let mut right: Vec<(Option<Value>, &K)> = (sorting.keys.iter())
+    /// The keys in the order of a field.
+    fn ranked(&self, keys: &[&K], by: &str, direction: Direction) -> Vec<String> {
+        let mut right: Vec<(Option<Value>, &K)> = (keys.iter())
             .map(|key| {
                 let values = self.values(key, by);
                 let value = match direction {
@@ -99,7 +113,64 @@ impl Asker<'_> {
             (Some(a), Some(b), Direction::Ascending) => compare(a, b),
             (Some(a), Some(b), Direction::Descending) => compare(b, a),
         });
-        let right: Vec<String> = right.iter().map(|(_, key)| key.to_string()).collect();
+        right.iter().map(|(_, key)| key.to_string()).collect()
+    }
+
+    /// The first rows of a value of a compound index's first field, in the order of its second from
+    /// a bound on.
+    pub(super) fn first_of_fields(&self, rng: &mut fastrand::Rng) -> Result<()> {
+        let fields = compound::fields_in(&self.view.def);
+        let rows: Vec<_> = self.records.rows().collect();
+        let ([first, second, ..], false) = (fields.as_slice(), rows.is_empty()) else {
+            return Ok(());
+        };
+        let (_, _, put) = rows[rng.usize(0..rows.len())];
+        let ty = self.view.types[*first];
+        let mut values = put.values[PATHS[*first]].iter();
+        let Some(value) = values.find(|value| value.type_of() == ty) else {
+            return Ok(());
+        };
+        let bounds = domain(self.view.types[*second]);
+        let (direction, ops) = match rng.usize(0..2) {
+            0 => (Direction::Ascending, [Op::Gt, Op::Ge]),
+            _ => (Direction::Descending, [Op::Lt, Op::Le]),
+        };
+        let one = |at: usize, op, value| Wanted {
+            path: PATHS[at].to_string(),
+            op,
+            value,
+        };
+        let wanted = vec![
+            one(*first, Op::Eq, value.clone()),
+            one(
+                *second,
+                ops[rng.usize(0..2)],
+                bounds[rng.usize(0..bounds.len())].clone(),
+            ),
+        ];
+        let wanted = Tree::All(wanted, Vec::new());
+        let found = self.records.meeting(&wanted);
+        let keys: Vec<&K> = found.iter().map(|(key, ..)| *key).collect();
+        let by = PATHS[*second];
+        let mut right = self.ranked(&keys, by, direction);
+        let limit = rng.usize(1..3);
+        right.truncate(limit);
+        let query = self.snapshot.find(wanted.expr().unwrap());
+        let mut answer = query.order_by(by, direction).limit(limit).run()?;
+        let keys = answer.by_ref().map(|record| Ok(record?.key().to_string()));
+        let keys = keys.collect::<Result<Vec<String>>>()?;
+        count_order(&answer.explain());
+        assert_eq!(keys, right, "{wanted:?} by {by} {direction:?}, {limit}");
+        Ok(())
+    }
+
+    fn in_order(&self, sorting: &Sorting<'_>, by: &str, rng: &mut fastrand::Rng) -> Result<()> {
+        let (direction, offset) = if rng.bool() {
+            (Direction::Ascending, rng.usize(0..3))
+        } else {
+            (Direction::Descending, 0)
+        };
+        let right = self.ranked(&sorting.keys, by, direction);
         let what = format!("{:?} by {by} {direction:?}", sorting.query.request());
         let query = || sorting.query.clone().order_by(by, direction);
         let limit = sorting.limit.unwrap_or(usize::MAX);
@@ -109,7 +180,11 @@ impl Asker<'_> {
         let keys = keys.collect::<Result<Vec<String>>>()?;
         assert_eq!(keys.iter().collect::<Vec<_>>(), few, "{what}");
         let (mut found, mut token) = (Vec::new(), None);
-        let size = rng.usize(1..8);
+        // An index is read in its order for few of many rows.
+        let is_second = compound::fields_in(&self.view.def)
+            .get(1)
+            .is_some_and(|at| PATHS[*at] == by);
+        let size = rng.usize(1..if is_second { 3 } else { 8 });
         loop {
             let mut page = query().limit(size);
             if let Some(token) = token {
@@ -120,6 +195,7 @@ impl Asker<'_> {
             for record in page.by_ref() {
                 found.push(record?.key().to_string());
             }
+            count_order(&page.explain());
             if found.len() == before {
                 break;
             }
