@@ -1,5 +1,6 @@
 //! Types that a load infers from the first records, and what it says of them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use esker::schema::IndexText;
@@ -14,20 +15,24 @@ use crate::output::{counted, note, thousands};
 /// The first records of a load.
 pub(super) struct FirstRecords<'a> {
     records: &'a [Vec<u8>],
-    /// The paths of their fields.
-    known: BTreeSet<String>,
+    /// The paths of their fields, when a note needs them.
+    known: OnceCell<BTreeSet<String>>,
     /// They are rows of a table, so their columns have types already.
     is_table: bool,
 }
 
 impl<'a> FirstRecords<'a> {
     pub(super) fn new(records: &'a [Vec<u8>], is_table: bool) -> FirstRecords<'a> {
-        let known = known_paths(records.iter().map(Vec::as_slice));
         FirstRecords {
             records,
-            known,
+            known: OnceCell::new(),
             is_table,
         }
+    }
+
+    fn known(&self) -> &BTreeSet<String> {
+        let read = || known_paths(self.records.iter().map(Vec::as_slice));
+        self.known.get_or_init(read)
     }
 
     /// The type of the key; an error if no record has such a field.
@@ -85,7 +90,7 @@ impl<'a> FirstRecords<'a> {
 
     /// Notes that no value tells the type of a field.
     fn say_untyped(&self, path: &str) {
-        if self.known.contains(path) {
+        if self.known().contains(path) {
             note(format_args!(
                 "note: `{path}` has no text, number or truth value in the first {} records: its values are treated as strings",
                 thousands(self.records.len() as u64)
@@ -104,7 +109,7 @@ impl<'a> FirstRecords<'a> {
     }
 
     fn meant(&self, path: &str) -> String {
-        meant(path, self.known.iter().map(String::as_str))
+        meant(path, self.known().iter().map(String::as_str))
     }
 
     /// Notes how many of the first records have a value of another type than the inferred one.

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::event::{Event, Place, Sample};
 use super::message::{LINE_MAX, Message};
@@ -167,7 +167,7 @@ impl Feed {
             let mut look = |text: &[u8]| {
                 seen += text.len();
                 let text = without_mark(text);
-                if matches!(serde_json::from_slice(text), Ok(Value::Object(_))) {
+                if is_object(text) {
                     sample.records.push(text.to_vec());
                 } else if let Some(parts) = parts(text) {
                     let parts = parts.into_iter().filter_map(|part| text.get(part));
@@ -403,6 +403,12 @@ fn left(since: Option<Instant>, time: Duration) -> Duration {
 
 fn too_long(bytes: u64) -> String {
     format!("the line has {bytes} bytes, over the limit of {LINE_MAX}")
+}
+
+/// True for the text of an object. Of values in it only the grammar counts: the import reads them.
+fn is_object(text: &[u8]) -> bool {
+    let begin = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    begin == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
 /// True if the text is only white space of JSON.
