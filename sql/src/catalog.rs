@@ -11,6 +11,7 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemorySchemaProvider, SchemaProvider, TableProvider,
 };
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::TableType;
 use esker::{Database, DatasetSnapshot, ErrorKind, StoreSnapshot};
 
 use crate::table::{Table, failed};
@@ -54,7 +55,7 @@ fn table_of(
     Ok(Some(Arc::new(Table::new(db.clone(), name, &dataset)?)))
 }
 
-fn of_the_store(name: &str) -> DataFusionError {
+pub(crate) fn of_the_store(name: &str) -> DataFusionError {
     DataFusionError::Execution(format!(
         "`{name}` is a dataset of the store, which SQL only reads: `esker` creates and drops datasets"
     ))
@@ -73,6 +74,14 @@ impl SchemaProvider for Datasets {
             Some(table) => Ok(Some(table)),
             None => self.others.table(name).await,
         }
+    }
+
+    /// Without its columns, for a list of all tables.
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        if self.has(name) {
+            return Ok(Some(TableType::Base));
+        }
+        self.others.table_type(name).await
     }
 
     fn register_table(
@@ -188,6 +197,10 @@ impl SchemaProvider for AtMoment<dyn SchemaProvider> {
             Some(table) => Ok(Some(table)),
             None => self.inner.table(name).await,
         }
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        self.inner.table_type(name).await
     }
 
     fn register_table(

@@ -20,10 +20,12 @@ use esker::schema::{FieldNode, Fields, JsonTypes};
 /// The column of whole records.
 pub(crate) const RECORD: &str = "_record";
 
-/// A column: its name, and how its values are made of JSON.
+/// A column: its name, the names of the field on the way from the record to it, and how its values
+/// are made of JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
+    pub(crate) path: Vec<String>,
     pub(crate) shape: Shape,
 }
 
@@ -43,6 +45,23 @@ pub(crate) enum Shape {
     List(Box<Shape>),
     /// The whole record.
     Record,
+}
+
+impl Column {
+    /// The column of a field of the structs in this one; `None` if they have none of this name.
+    pub(crate) fn field(&self, name: &str) -> Option<Column> {
+        let Shape::Struct(fields) = &self.shape else {
+            return None;
+        };
+        let (name, shape) = fields.iter().find(|(known, _)| known == name)?;
+        let mut path = self.path.clone();
+        path.push(name.clone());
+        Some(Column {
+            name: name.clone(),
+            path,
+            shape: shape.clone(),
+        })
+    }
 }
 
 impl Shape {
@@ -121,6 +140,7 @@ pub(crate) fn columns(fields: &Fields, key: &str) -> Vec<Column> {
         .filter(|node| node.name() != RECORD)
         .map(|node| Column {
             name: node.name().to_string(),
+            path: vec![node.name().to_string()],
             shape: Shape::of(node, fields.has_more()),
         })
         .collect();
@@ -131,6 +151,7 @@ pub(crate) fn columns(fields: &Fields, key: &str) -> Vec<Column> {
     });
     columns.push(Column {
         name: RECORD.to_string(),
+        path: Vec::new(),
         shape: Shape::Record,
     });
     columns

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -23,6 +22,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
@@ -33,8 +33,8 @@ use esker::{DatasetSnapshot, Explain, Order, Request, Stop};
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use crate::columns::{Column, schema};
-use crate::filter::Dataset;
+use crate::columns::{Column, RECORD, Shape, schema};
+use crate::filter::{Dataset, text_of};
 use crate::rows::Rows;
 use crate::table::failed;
 
@@ -86,11 +86,16 @@ impl DatasetExec {
             def: &def,
         };
         let mut order = Order::Fields(Vec::new());
+        let mut is_refined = false;
         for by in by {
-            if by.options.nulls_first {
+            let column = self.column(&by.expr)?;
+            if by.options.nulls_first || is_refined {
                 return None;
             }
-            let path = dataset.ordered(&names_of(&by.expr)?)?;
+            // A dataset sorts numbers by their exact values, also those that are one float: records
+            // which SQL takes for equal cannot be in the order of a further column.
+            is_refined = matches!(column.shape, Shape::Float { .. });
+            let path = dataset.ordered(&column)?;
             let direction = if by.options.descending {
                 Direction::Descending
             } else {
@@ -99,6 +104,21 @@ impl DatasetExec {
             order = order.then(path, direction).ok()?;
         }
         Some(order)
+    }
+
+    /// The column of an expression over the rows, if it is one, or a field of the structs in one.
+    fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Column> {
+        if let Some(column) = expr.downcast_ref::<ColumnExpr>() {
+            return self.columns.get(column.index()).cloned();
+        }
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let (of, names) = call.args().split_first()?;
+        if call.name() != "get_field" {
+            return None;
+        }
+        names.iter().try_fold(self.column(of)?, |column, name| {
+            column.field(text_of(name.downcast_ref::<Literal>()?.value())?)
+        })
     }
 
     /// How the dataset finds the records, in a few words.
@@ -136,26 +156,6 @@ fn properties(orders: EquivalenceProperties) -> Arc<PlanProperties> {
     Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative))
 }
 
-/// The names of the column, and of the fields of structs in it, that an expression is.
-fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Option<Vec<&str>> {
-    if let Some(column) = expr.downcast_ref::<ColumnExpr>() {
-        return Some(vec![column.name()]);
-    }
-    let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
-    let (of, fields) = call.args().split_first()?;
-    if call.name() != "get_field" {
-        return None;
-    }
-    let mut names = names_of(of)?;
-    for field in fields {
-        match field.downcast_ref::<Literal>()?.value() {
-            ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)) => names.push(name),
-            _ => return None,
-        }
-    }
-    Some(names)
-}
-
 impl DisplayAs for DatasetExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DatasetExec: {}", self.dataset.name())?;
@@ -171,7 +171,11 @@ impl DisplayAs for DatasetExec {
         if self.columns.is_empty() {
             f.write_str(", counted")?;
         } else {
-            let names: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
+            let shown = |column: &Column| match column.path.as_slice() {
+                [] => RECORD.to_string(),
+                names => names.join("."),
+            };
+            let names: Vec<String> = self.columns.iter().map(shown).collect();
             write!(f, ", columns=[{}]", names.join(", "))?;
         }
         write!(f, ", by=[{}]", self.access())
@@ -225,6 +229,28 @@ impl ExecutionPlan for DatasetExec {
         let mut exec = self.clone();
         exec.request.limit = limit;
         Some(Arc::new(exec))
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        // The expressions of an order are those of the columns before.
+        if self.request.order != Order::Any {
+            return Ok(None);
+        }
+        let columns = projection.expr().iter().map(|projected| {
+            let column = self.column(&projected.expr)?;
+            Some(Column {
+                name: projected.alias.clone(),
+                ..column
+            })
+        });
+        let Some(columns) = columns.collect::<Option<Vec<Column>>>() else {
+            return Ok(None);
+        };
+        let exec = DatasetExec::new(self.dataset.clone(), self.request.clone(), columns)?;
+        Ok(Some(Arc::new(exec)))
     }
 
     fn try_pushdown_sort(

@@ -44,10 +44,11 @@ impl Failure {
     fn of(error: &esker::Error) -> Failure {
         let message = error.to_string();
         match error.kind() {
-            ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Internal | ErrorKind::Locked => {
-                Failure::Store(message)
-            }
-            _ => Failure::Usage(message),
+            ErrorKind::UnknownDataset
+            | ErrorKind::UnknownSnapshot
+            | ErrorKind::BadInput
+            | ErrorKind::Unsupported => Failure::Usage(message),
+            _ => Failure::Store(message),
         }
     }
 }

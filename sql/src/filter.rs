@@ -153,52 +153,35 @@ impl Dataset<'_> {
 
     /// The path and the shape of a column, or of a field of a struct.
     fn field(&self, sql: &Sql) -> Option<(Path, Shape)> {
-        let mut names = Vec::new();
-        let mut at = sql;
-        // `get_field(get_field(column, 'a'), 'b')`, or with several names in one call.
-        loop {
-            match at {
-                Sql::Column(column) => {
-                    names.push(column.name.as_str());
-                    break;
-                }
-                Sql::ScalarFunction(call) if call.func.name() == "get_field" => {
-                    let (of, fields) = call.args.split_first()?;
-                    for field in fields.iter().rev() {
-                        match field {
-                            Sql::Literal(name, _) => names.push(text_of(name)?),
-                            _ => return None,
-                        }
-                    }
-                    at = of;
-                }
-                _ => return None,
+        let column = self.column(sql)?;
+        Some((path_of(&column)?, column.shape))
+    }
+
+    fn column(&self, sql: &Sql) -> Option<Column> {
+        match sql {
+            Sql::Column(column) => {
+                let named = |known: &&Column| known.name == column.name;
+                self.columns.iter().find(named).cloned()
             }
+            // `get_field(get_field(column, 'a'), 'b')`, or with several names in one call.
+            Sql::ScalarFunction(call) if call.func.name() == "get_field" => {
+                let (of, names) = call.args.split_first()?;
+                names
+                    .iter()
+                    .try_fold(self.column(of)?, |column, name| match name {
+                        Sql::Literal(name, _) => column.field(text_of(name)?),
+                        _ => None,
+                    })
+            }
+            _ => None,
         }
-        names.reverse();
-        self.at(&names)
     }
 
-    /// The path and the shape of the field of these names.
-    pub(crate) fn at(&self, names: &[&str]) -> Option<(Path, Shape)> {
-        let (column, below) = names.split_first()?;
-        let known = self.columns.iter().find(|known| known.name == *column)?;
-        let mut shape = &known.shape;
-        let mut path = escaped(column)?;
-        for name in below {
-            let Shape::Struct(fields) = shape else {
-                return None;
-            };
-            shape = &fields.iter().find(|(known, _)| known == name)?.1;
-            path = format!("{path}.{}", escaped(name)?);
-        }
-        Some((path.parse().ok()?, shape.clone()))
-    }
-
-    /// As [`Dataset::at`], for a field whose values are ordered as in SQL.
-    pub(crate) fn ordered(&self, names: &[&str]) -> Option<Path> {
-        let (path, shape) = self.at(names)?;
-        (is_simple(&shape) && self.is_declared_so(&path, &shape)).then_some(path)
+    /// The path of a column whose values are ordered as in SQL.
+    pub(crate) fn ordered(&self, column: &Column) -> Option<Path> {
+        let path = path_of(column)?;
+        let is_same = is_simple(&column.shape) && self.is_declared_so(&path, &column.shape);
+        is_same.then_some(path)
     }
 
     /// False if the dataset compares the values at the path in another way than SQL.
@@ -299,6 +282,13 @@ fn unless(negated: bool, path: Path, test: Predicate) -> Expr {
     }
 }
 
+/// The path of a column; `None` if a dataset cannot name it.
+fn path_of(column: &Column) -> Option<Path> {
+    let names = column.path.iter().map(|name| escaped(name));
+    let names = names.collect::<Option<Vec<String>>>()?;
+    names.join(".").parse().ok()
+}
+
 /// A name as part of a path; `None` if it cannot be one.
 fn escaped(name: &str) -> Option<String> {
     let mut text = String::with_capacity(name.len());
@@ -337,7 +327,7 @@ fn turned(op: Op) -> Option<Op> {
 }
 
 /// The text of a literal.
-fn text_of(value: &ScalarValue) -> Option<&str> {
+pub(crate) fn text_of(value: &ScalarValue) -> Option<&str> {
     match value {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => {
             text.as_deref()

@@ -23,5 +23,6 @@ mod object;
 mod rows;
 mod session;
 mod table;
+mod topics;
 
 pub use session::Session;

@@ -2,7 +2,7 @@
 //!
 //! **Invariants.** A value is read by the type that the statistics of the dataset promise; one that
 //! is not of the type is an error, never another value. Numbers are those of their text: integers
-//! exactly, floats to the nearest.
+//! exactly, floats to the nearest; -0.0 is 0.0, since SQL and datasets take them for equal.
 
 use std::sync::Arc;
 
@@ -21,9 +21,10 @@ use crate::object::fields_of;
 /// Rows that are being gathered.
 pub(crate) struct Rows {
     schema: SchemaRef,
-    /// The names of the columns that are fields, and what they are gathered in.
+    /// The names of fields of the records that are wanted.
     names: Vec<String>,
-    fields: Vec<Builder>,
+    /// The columns that are fields.
+    fields: Vec<Gathered>,
     /// For each column of the schema, its place in `fields`; none for the whole record.
     columns: Vec<Option<usize>>,
     records: StringBuilder,
@@ -46,9 +47,17 @@ impl Rows {
         for column in columns {
             let is_field = column.shape != Shape::Record;
             rows.columns.push(is_field.then_some(rows.fields.len()));
-            if is_field {
-                rows.names.push(column.name.clone());
-                rows.fields.push(Builder::new(&column.shape));
+            if let Some((name, below)) = column.path.split_first().filter(|_| is_field) {
+                let known = rows.names.iter().position(|known| known == name);
+                let name = known.unwrap_or_else(|| {
+                    rows.names.push(name.clone());
+                    rows.names.len() - 1
+                });
+                rows.fields.push(Gathered {
+                    name,
+                    below: below.iter().map(|name| [name.clone()]).collect(),
+                    values: Builder::new(&column.shape),
+                });
             }
         }
         rows
@@ -68,9 +77,10 @@ impl Rows {
         let text = std::str::from_utf8(json).map_err(|e| unreadable(&e))?;
         if !self.names.is_empty() {
             let found = fields_of(text, &self.names).map_err(|e| unreadable(&e))?;
-            for (builder, value) in self.fields.iter_mut().zip(found) {
+            for field in &mut self.fields {
+                let value = field.of(found.get(field.name).copied().flatten())?;
                 self.bytes += value.map_or(0, str::len);
-                builder.add(value)?;
+                field.values.add(value)?;
             }
         }
         if self.columns.contains(&None) {
@@ -83,7 +93,7 @@ impl Rows {
 
     /// The rows so far as a batch.
     pub(crate) fn take(&mut self) -> Result<RecordBatch> {
-        let fields = self.fields.iter_mut().map(Builder::finish);
+        let fields = self.fields.iter_mut().map(|field| field.values.finish());
         let fields = fields.collect::<Result<Vec<ArrayRef>>>()?;
         let records: ArrayRef = Arc::new(self.records.finish());
         let array = |place: &Option<usize>| match place {
@@ -95,6 +105,29 @@ impl Rows {
         (self.len, self.bytes) = (0, 0);
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options);
         Ok(batch?)
+    }
+}
+
+/// A column that is a field.
+struct Gathered {
+    /// The place of the outermost name among those that are wanted.
+    name: usize,
+    /// The names of fields in it, outermost first.
+    below: Vec<[String; 1]>,
+    values: Builder,
+}
+
+impl Gathered {
+    /// The value of the field in the value of the outermost one.
+    fn of<'j>(&self, mut value: Option<&'j str>) -> Result<Option<&'j str>> {
+        for name in &self.below {
+            let Some(object) = value.filter(|value| *value != "null") else {
+                return Ok(None);
+            };
+            let found = fields_of(object, name).map_err(|e| unreadable(&e))?;
+            value = found.first().copied().flatten();
+        }
+        Ok(value)
     }
 }
 
@@ -155,7 +188,10 @@ impl Builder {
         match self {
             Builder::Bool(builder) => builder.append_option(parsed(json)?),
             Builder::Int(builder) => builder.append_option(parsed(json)?),
-            Builder::Float(builder) => builder.append_option(parsed(json)?),
+            // One zero, as datasets sort: -0 is no value of its own.
+            Builder::Float(builder) => {
+                builder.append_option(parsed::<f64>(json)?.map(|value| value + 0.0));
+            }
             Builder::Text(builder) => match json {
                 Some(json) => add_text(builder, json)?,
                 None => builder.append_null(),

@@ -15,9 +15,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParser, Statement as SqlStatement};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use esker::Database;
+use esker_pubsub::Broker;
 
-use crate::catalog::{AtMoment, Datasets, Place};
+use crate::catalog::{AtMoment, Datasets, Place, of_the_store};
 use crate::table::{Moment, failed};
+use crate::topics::{SCHEMA, Topics};
 
 /// A session of SQL over a store.
 #[derive(Clone)]
@@ -30,13 +32,17 @@ pub struct Session {
 impl Session {
     /// A session over a store, in which joins, sorts and groups may use so many bytes of memory;
     /// what does not fit goes to temporary files. What the store itself uses is its own budget.
+    /// Of a store that was opened with publish/subscribe ([`esker_pubsub::PubSub::with`]) the topics
+    /// are tables, too.
     ///
     /// # Errors
     /// Any error of DataFusion.
     pub fn new(db: Database, memory: usize) -> Result<Session> {
+        // An error says that the store was opened without.
+        let has_topics = Broker::is_there(&db).is_ok();
         let pool = Arc::new(FairSpillPool::new(memory));
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(pool)
+            .with_memory_pool(pool.clone())
             .build_arc()?;
         let mut config = SessionConfig::new().with_information_schema(true);
         let options = config.options_mut();
@@ -55,10 +61,17 @@ impl Session {
             db: db.clone(),
             others: MemorySchemaProvider::new(),
         };
-        context
+        let catalog = context
             .catalog(&place.catalog)
-            .ok_or_else(|| DataFusionError::Internal("there is no catalog".to_string()))?
-            .register_schema(&place.schema, Arc::new(datasets))?;
+            .ok_or_else(|| DataFusionError::Internal("there is no catalog".to_string()))?;
+        catalog.register_schema(&place.schema, Arc::new(datasets))?;
+        if has_topics {
+            let topics = Topics {
+                db: db.clone(),
+                memory: pool,
+            };
+            catalog.register_schema(SCHEMA, Arc::new(topics))?;
+        }
         Ok(Session { context, db, place })
     }
 
@@ -120,6 +133,21 @@ impl Session {
     /// # Errors
     /// Any error of DataFusion or of the store.
     pub async fn execute(&self, state: SessionState, plan: LogicalPlan) -> Result<DataFrame> {
+        // DataFusion would say that there is no such table.
+        if let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = &plan {
+            let of = drop.name.clone();
+            let of = of.resolve(&self.place.catalog, &self.place.schema);
+            let is_here = *of.catalog == self.place.catalog && *of.schema == self.place.schema;
+            if is_here
+                && self
+                    .db
+                    .dataset_names()
+                    .iter()
+                    .any(|name| **name == *of.table)
+            {
+                return Err(of_the_store(&of.table));
+            }
+        }
         let is_of_session = matches!(
             plan,
             LogicalPlan::Statement(

@@ -2,19 +2,17 @@
 //!
 //! Each file in `tests/slt` runs over the store that is made of the records in `tests/slt/*.ndjson`:
 //! a dataset a file. Answers in files that say so at their head were computed by DuckDB
-//! (`tests/slt/expect.py`), which read the same records.
-
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+//! (`tests/slt/beside.py`), which read the same records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use esker::{Database, DatasetDef, Index, Key, KeyType, Options};
 use esker_sql::Session;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
+
+use crate::store::texts;
 
 struct Db(Arc<Session>);
 
@@ -37,22 +35,6 @@ impl AsyncDB for Db {
     }
 
     async fn shutdown(&mut self) {}
-}
-
-fn texts(batch: &RecordBatch) -> Result<Vec<Vec<String>>, DataFusionError> {
-    let options = FormatOptions::default().with_null("NULL");
-    let columns = batch.columns().iter();
-    let columns = columns.map(|column| ArrayFormatter::try_new(column, &options));
-    let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let row = |at| {
-        let cells = columns.iter().map(|column| column.value(at).to_string());
-        let shown = cells.map(|cell| match cell.as_str() {
-            "" => "(empty)".to_string(),
-            _ => cell,
-        });
-        shown.collect()
-    };
-    Ok((0..batch.num_rows()).map(row).collect())
 }
 
 fn folder() -> PathBuf {
