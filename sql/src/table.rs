@@ -40,6 +40,12 @@ pub(crate) fn failed(error: esker::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// False for what a dataset refuses although SQL does not: the reversed bounds of a range, which
+/// nothing can meet.
+fn is_accepted(dataset: &DatasetSnapshot, request: &Request) -> bool {
+    dataset.request(request.clone()).explain().is_ok()
+}
+
 /// The columns of a dataset. Where the fields are unknown, all records are read for them.
 fn columns_of(dataset: &DatasetSnapshot) -> Result<Vec<Column>> {
     let fields = match dataset.fields().map_err(failed)? {
@@ -122,10 +128,19 @@ impl TableProvider for Table {
         &self,
         filters: &[&Sql],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let each = filters.iter().map(|filter| match self.pushed(filter) {
-            Some(pushed) if pushed.is_exact => TableProviderFilterPushDown::Exact,
-            Some(_) => TableProviderFilterPushDown::Inexact,
-            None => TableProviderFilterPushDown::Unsupported,
+        let dataset: DatasetSnapshot = self.db.snapshot().dataset(&self.name).map_err(failed)?;
+        let each = filters.iter().map(|filter| {
+            let Some(pushed) = self.pushed(filter) else {
+                return TableProviderFilterPushDown::Unsupported;
+            };
+            if !is_accepted(&dataset, &Request::of(pushed.condition)) {
+                return TableProviderFilterPushDown::Unsupported;
+            }
+            if pushed.is_exact {
+                TableProviderFilterPushDown::Exact
+            } else {
+                TableProviderFilterPushDown::Inexact
+            }
         });
         Ok(each.collect())
     }
@@ -137,6 +152,7 @@ impl TableProvider for Table {
         filters: &[Sql],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let dataset = self.records(session)?;
         let mut request = Request::default();
         request.order = Order::Any;
         let mut is_exact = true;
@@ -145,7 +161,14 @@ impl TableProvider for Table {
                 DataFusionError::Internal(format!("{filter} cannot be passed to a dataset"))
             })?;
             is_exact &= pushed.is_exact;
-            request.filter(pushed.condition);
+            let mut with = request.clone();
+            with.filter(pushed.condition.clone());
+            if !is_accepted(&dataset, &with) {
+                // Bounds that are negated twice are no part of a range.
+                with = request;
+                with.filter(!!pushed.condition);
+            }
+            request = with;
         }
         // Of records that are tested once more, more may be needed.
         request.limit = limit.filter(|_| is_exact);
@@ -153,7 +176,7 @@ impl TableProvider for Table {
         let projection = projection.unwrap_or(&all);
         let selected = projection.iter().filter_map(|at| self.columns.get(*at));
         let columns: Vec<Column> = selected.cloned().collect();
-        let exec = DatasetExec::new(self.records(session)?, request, columns)?;
+        let exec = DatasetExec::new(dataset, request, columns)?;
         Ok(Arc::new(exec))
     }
 }

@@ -87,9 +87,10 @@ const COLUMNS: [&str; 10] = [
 
 fn literal(rng: &mut Rng, column: &str) -> String {
     match column {
-        "i" | "j" if rng.u8(..4) == 0 => one(rng, &FLOATS).to_string(),
+        "i" | "j" if rng.u8(..4) == 0 => one(rng, &FLOATS).replace("-0.0", "0.0"),
         "i" | "j" => one(rng, &INTS).to_string(),
-        "f" | "g" => one(rng, &FLOATS).to_string(),
+        // DataFusion takes -0.0 in a list for another number than 0.0; datasets and DuckDB do not.
+        "f" | "g" => one(rng, &FLOATS).replace("-0.0", "0.0"),
         "s" | "p" | "o['a.b']" => format!("'{}'", one(rng, &TEXTS)),
         "id" => rng.u64(..RECORDS).to_string(),
         _ => rng.i64(-1..6).to_string(),
@@ -199,7 +200,7 @@ fn passed_conditions_and_orders_answer_as_datafusion_does() {
         });
         fill(&mut rng, &dataset, &store);
         store.ask("create table copy as select * from t").unwrap();
-        for _ in 0..250 {
+        for _ in 0..100 {
             let condition = condition(&mut rng, 2);
             let ask = |table: &str| {
                 let sql = format!("select id from {table} where {condition} order by id");
@@ -222,7 +223,7 @@ fn passed_conditions_and_orders_answer_as_datafusion_does() {
                 "seed {seed}: {count}"
             );
         }
-        for _ in 0..120 {
+        for _ in 0..60 {
             let (condition, order) = (test(&mut rng), order(&mut rng));
             let (number, way) = (one(&mut rng, &["f", "g"]), one(&mut rng, &["asc", "desc"]));
             let by_float = format!(
@@ -248,7 +249,7 @@ fn passed_conditions_and_orders_answer_as_datafusion_does() {
         }
     }
     // Most of them are passed on.
-    assert!(pushed > 300, "{pushed}");
-    assert!(sorted > 100, "{sorted}");
-    assert!(floats > 200, "{floats}");
+    assert!(pushed > 100, "{pushed}");
+    assert!(sorted > 40, "{sorted}");
+    assert!(floats > 60, "{floats}");
 }
