@@ -59,6 +59,48 @@ impl Database {
         Ok(self.shared.group.drop_snapshot(name)?)
     }
 
+    /// All datasets as of now: what several datasets have at one moment. It keeps the files that it
+    /// reads from being removed, so drop it once its queries are done.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use esker::{Database, DatasetDef, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
+    /// let visits = db.create_dataset::<u64>("visits", DatasetDef::key("id"))?;
+    /// let before = db.snapshot();
+    /// let mut batch = db.batch();
+    /// batch.put_json(&users, br#"{"id":1}"#)?;
+    /// batch.put_json(&visits, br#"{"id":7,"user":1}"#)?;
+    /// batch.commit()?;
+    ///
+    /// assert_eq!(before.dataset::<u64>("visits")?.query().count()?, 0);
+    /// let now = db.snapshot();
+    /// assert_eq!(now.dataset::<u64>("users")?.query().count()?, 1);
+    /// assert_eq!(now.dataset::<u64>("visits")?.query().count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn snapshot(&self) -> StoreSnapshot {
+        let datasets = self.shared.datasets.lock();
+        let snapshot = self.shared.group.snapshot();
+        // One that is being dropped is in the map, and no longer in the version.
+        let is_there = |state: &DatasetState| snapshot.version().trees.contains_key(&state.data);
+        let datasets = datasets
+            .iter()
+            .filter(|(_, state)| is_there(state))
+            .map(|(name, state)| (name.clone(), state.clone()))
+            .collect();
+        StoreSnapshot {
+            shared: self.shared.clone(),
+            snapshot,
+            datasets: Arc::new(datasets),
+            stop: self.stop.clone(),
+        }
+    }
+
     /// All named snapshots, by name.
     pub fn snapshots(&self) -> Vec<NamedSnapshot> {
         self.shared.group.snapshots()
@@ -94,8 +136,8 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Stays readable even if
-/// the named snapshot is dropped.
+/// All datasets of a store at one moment, from [`Database::snapshot`] or
+/// [`Database::kept_snapshot`]. Stays readable even if the named snapshot is dropped.
 #[derive(Clone)]
 pub struct StoreSnapshot {
     shared: Arc<Store>,
@@ -110,7 +152,7 @@ impl StoreSnapshot {
         self.snapshot.seq()
     }
 
-    /// The names of the datasets at that time, sorted.
+    /// The names of the datasets in it, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
         self.datasets.keys().cloned().collect()
     }
