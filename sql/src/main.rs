@@ -121,8 +121,8 @@ fn open(args: &Args) -> Result<Session, Failure> {
     let text = args.dir.to_string_lossy();
     if text.contains("://") {
         return Err(Failure::Usage(format!(
-            "`{text}` is an address, and esker-sql reads folders: `esker find`, with --order, --select and \
-             --aggregate, answers over clusters, and `esker copy {text} DIR` makes a folder of one"
+            "`{text}` is an address, and esker-sql reads folders: `esker find`, with --order and --select, and \
+             `esker aggregate` answer over clusters, and `esker copy {text} DIR` makes a folder of one"
         )));
     }
     let options = Options::new().memory_budget(args.memory / 2);
