@@ -210,7 +210,7 @@ impl Sequencer {
         Some(held)
     }
 
-    /// The places of the consumers, durable: a power cut does not undo them. Whoever wrote one may
+    /// The places of the consumers, durable: a power cut does not undo them. The writer of one may
     /// have failed, or ended, before it was.
     fn durable_places(&self) -> Result<Vec<ConsumerPlace>> {
         let places = self.places();
