@@ -34,6 +34,9 @@ const MOST: usize = 1024;
 const FEW: usize = 16;
 const MANY: usize = 1024;
 
+/// The most candidates of one value of a compound index that wait together.
+const MANY_TOGETHER: usize = 16 * MANY;
+
 /// A record that is looked up costs as much as so many that are scanned, or that are looked up in
 /// the order of keys.
 const OF_SCAN: u64 = 16;
@@ -331,6 +334,10 @@ impl Walk<'_> {
             }
             self.value.clear();
             self.value.extend_from_slice(value);
+        } else if self.by_field.is_some() {
+            // A record may be here again, with another value of a field behind this one: all of a
+            // value are fetched together.
+            self.gives_up |= self.waiting.len() >= MANY_TOGETHER;
         } else if self.waiting.len() >= MANY {
             self.fetch(steps)?;
         }

@@ -386,6 +386,40 @@ fn an_order_begins_within_a_range_unless_a_record_has_several_values() {
     );
 }
 
+/// A record has several entries of one value if a field behind that has several values: it is one
+/// row, however many records share the value.
+#[test]
+fn an_order_takes_a_record_once_for_all_its_combinations() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .maintenance(Maintenance::Validation)
+        .index("user", Index::none().string())
+        .index("status", Index::none().int())
+        .index("tags", Index::none().string())
+        .index("user,status,tags", Index::composite().compound());
+    let dataset: Dataset = db.create_dataset("d", def).unwrap();
+    for id in 1..=12_000 {
+        let (status, tags) = match id {
+            1..=1200 => (1, json!(["x", "y"])),
+            _ => (2 + id % 8, json!(["x"])),
+        };
+        let body = json!({"id": id, "user": "a", "status": status, "tags": tags});
+        dataset.put_json(body.to_string()).unwrap();
+    }
+    db.flush().unwrap();
+    for (condition, limit) in [
+        ("user = a", 10),
+        ("user = a", 1500),
+        ("user = a and tags = y", 1100),
+    ] {
+        let query = dataset.find(condition.parse().unwrap());
+        let query = query.order("status:asc".parse().unwrap());
+        let (keys, _) = explained(query.clone().limit(Some(limit)));
+        let (all, _) = explained(query);
+        assert_eq!(keys, all[..limit], "{condition}, {limit}");
+    }
+}
+
 #[test]
 fn combinations_of_values_are_unique() {
     let db = open(Arc::new(Memory::new())).unwrap();
