@@ -50,6 +50,13 @@ impl Superseded {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
+    /// True when a write with a number in `first..=last` is obsolete.
+    pub fn meets(&self, first: Seq, last: Seq) -> bool {
+        let gathered = || self.gathered.get_or_init(|| self.gather());
+        self.bitmap.meets(first, last)
+            || (!self.memtables.is_empty() && gathered().meets(first, last))
+    }
+
     /// The repair watermark: every superseded number up to it that a tree still has entries of is
     /// in the set, if the set [is whole](Superseded::is_whole).
     pub fn repair_watermark(&self) -> Seq {

@@ -43,14 +43,36 @@ pub struct KeyText {
     pub is_auto: bool,
 }
 
-/// True if the text has a comma without a backslash before it.
-fn has_commas(text: &str) -> bool {
+/// The parts of the text between commas; a comma behind a backslash is part of a name.
+fn between_commas(text: &str) -> Vec<&str> {
     let mut is_escaped = false;
-    text.chars().any(|c| {
+    let is_comma = |c| {
         let is_comma = c == ',' && !is_escaped;
         is_escaped = c == '\\' && !is_escaped;
         is_comma
-    })
+    };
+    text.split(is_comma).collect()
+}
+
+/// True if the text has a comma that is not part of a name.
+fn has_commas(text: &str) -> bool {
+    between_commas(text).len() > 1
+}
+
+/// The text before a question mark at the end. Behind a backslash, unless that is escaped itself,
+/// the mark is part of the name.
+fn before_mark(text: &str) -> Option<&str> {
+    let rest = text.strip_suffix('?')?;
+    let backslashes = rest.len() - rest.trim_end_matches('\\').len();
+    backslashes.is_multiple_of(2).then_some(rest)
+}
+
+/// The name with a backslash before a question mark at its end, which is part of it.
+fn without_mark(path: &str) -> String {
+    match path.strip_suffix('?') {
+        Some(name) => format!("{name}\\?"),
+        None => path.to_owned(),
+    }
 }
 
 impl FromStr for KeyText {
@@ -300,13 +322,13 @@ impl IndexText {
                 "`{path}` is a compound index, whose fields have types of their own: leave :{ty} out, and declare a field that needs it, as in --index at:none:time; a comma that is part of a name is written \\,"
             ));
         }
-        if path.contains("\\,") {
+        let fields = between_commas(path);
+        if fields.iter().any(|field| field.contains(',')) {
             return Err(format!(
                 "`{path}`: a field whose name has a comma cannot be part of a compound index"
             ));
         }
-        if let Some(field) = path.split(',').find(|field| field.ends_with('?')) {
-            let plain = field.trim_end_matches('?');
+        if let Some(plain) = fields.iter().find_map(|field| before_mark(field)) {
             return Err(format!(
                 "`{path}`: leave the question mark out, and declare the field that may have values of other types, as in --index {plain}?:none"
             ));
@@ -322,26 +344,17 @@ impl IndexText {
         if !is_place && has_commas(path) {
             return IndexText::compound(path, kind, ty);
         }
-        let without = path.strip_suffix('?');
-        // A backslash, unless it is escaped itself, makes the mark part of the name.
-        let is_mark = without.is_some_and(|rest| {
-            let backslashes = rest.len() - rest.trim_end_matches('\\').len();
-            backslashes.is_multiple_of(2)
-        });
-        let lenient = is_mark;
+        let without = before_mark(path);
+        let lenient = without.is_some();
         if lenient && kind.is_spatial() {
             return Err(
                 "an index of points cannot be lenient: leave the question mark out; records without a valid position are kept in any case"
                     .to_owned(),
             );
         }
-        let path = match without {
-            Some(without) if lenient => without,
-            _ => path,
-        };
         Ok(IndexText {
             lenient,
-            ..IndexText::new(Path::parse(path)?, kind, ty)
+            ..IndexText::new(Path::parse(without.unwrap_or(path))?, kind, ty)
         })
     }
 }
@@ -399,14 +412,20 @@ impl fmt::Display for IndexText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut path = self.path.to_string();
         let is_place = self.kind.is_spatial() || self.ty.is_some_and(Type::has_place);
-        if !is_place && !self.is_compound() {
-            path = path.replace(',', "\\,");
+        if self.is_compound() {
+            let fields: Vec<String> = path.split(',').map(without_mark).collect();
+            path = fields.join(",");
+        } else {
+            if !is_place {
+                path = path.replace(',', "\\,");
+            }
+            path = if self.lenient {
+                path + "?"
+            } else {
+                without_mark(&path)
+            };
         }
-        match (self.lenient, path.strip_suffix('?')) {
-            (true, _) => write!(f, "{path}?")?,
-            (false, Some(name)) => write!(f, "{name}\\?")?,
-            (false, None) => f.write_str(&path)?,
-        }
+        f.write_str(&path)?;
         write!(f, ":{}", self.kind)?;
         if let Some(ty) = self.ty.filter(|ty| !ty.is_compound()) {
             write!(f, ":{ty}")?;

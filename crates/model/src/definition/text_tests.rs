@@ -168,6 +168,9 @@ fn several_fields_are_a_compound_index() {
         ("user,at:composite", IndexKind::Composite, false),
         ("user.name,at:recent:unique", IndexKind::Recent, true),
         ("a,b,c:eager:compound", IndexKind::Eager, false),
+        // Question marks and backslashes at the ends of names.
+        (r"a\?,b\?:lazy", IndexKind::Lazy, false),
+        (r"a\\,b\\\?,c:lazy", IndexKind::Lazy, false),
     ] {
         let found = index(text).unwrap();
         assert!(found.is_compound() && !found.is_open(), "{text}");
@@ -193,6 +196,8 @@ fn several_fields_are_a_compound_index() {
     for (text, why) in [
         ("user,at:lazy:string", "leave :string out"),
         ("user,at?:lazy", "--index at?:none"),
+        (r"user\\?,at:lazy", r"--index user\\?:none"),
+        (r"a\\\,b,c:lazy", "cannot be part of a compound index"),
         ("user,a\\,b:lazy", "cannot be part of a compound index"),
         ("user,user:lazy", "only once"),
         ("user,:lazy", "empty"),

@@ -15,7 +15,7 @@ use esker_lsm::TreeChange;
 use esker_model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
-use esker_model::schema::{Path, Type, compound_paths, infer, infer_time};
+use esker_model::schema::{Path, Type, infer, infer_time};
 use esker_model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
@@ -100,19 +100,14 @@ impl IndexChange {
 }
 
 impl Handle {
-    /// See [`crate::Dataset::add_index`].
-    pub(crate) fn add_index(
+    /// Adds an index under the claim of the caller. The fields of a compound index are declared.
+    pub(super) fn add_claimed(
         &self,
         path: &Path,
         index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
         let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
-        self.shared.index_types.check(kind)?;
-        if ty.is_some_and(Type::is_compound) {
-            self.declare_fields(path, kind, progress)?;
-        }
-        let _claim = self.current.claim()?;
         let layout = self.layout();
         if is_resumed(&layout, path, kind, Some(&index))? {
             return self.build(progress);
@@ -158,31 +153,6 @@ impl Handle {
         let def = def.lenient(lenient).unique(index.is_unique());
         self.begin(&layout, def)?;
         self.build(progress)
-    }
-
-    /// Declares the fields of a compound index that are not declared yet; their types are inferred
-    /// from the records.
-    fn declare_fields(
-        &self,
-        path: &Path,
-        kind: IndexKind,
-        progress: &mut OnProgress<'_>,
-    ) -> Result<()> {
-        esker_model::definition::check_type(path, kind, Type::Compound)?;
-        let layout = self.layout();
-        if layout.building.is_some() {
-            // The change is resumed, or refused.
-            return Ok(());
-        }
-        for field in compound_paths(path)? {
-            if layout.stored.attribute(&field).is_none() {
-                let declared = self.add_index(&field, Index::none(), progress)?;
-                if !declared.complete {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// See [`crate::Dataset::switch_index`].

@@ -23,6 +23,7 @@ use super::input::Query;
 use super::key_cursor::READAHEAD;
 use super::run::{Context, Costs, index_lookup};
 use super::scan;
+use super::value_counts::{Current, ValueCount, ValueCounts};
 use crate::error::Result;
 use crate::index::{self, Attribute, InOrder, IndexType, Lookup, Range};
 use crate::maintenance::Validity;
@@ -287,19 +288,15 @@ impl<'a> Source<'a> {
         steps: &mut Steps,
         give: &mut Give<'_>,
     ) -> Result<bool> {
+        if self.only.is_none()
+            && let Some(counts) = self.count_values()?
+        {
+            return self.read_counts(counts, totals, steps, give);
+        }
         let lookup = self.lookup();
-        let mut values = Values {
-            all: (self.only.is_none() && totals.wants_count()).then(Distinct::default),
-            shows_times: totals.shows_times(),
-            source: self,
-            samples: 0,
-            taken: 0,
-            totals,
-            value: Vec::new(),
-            undecided: Vec::new(),
-            held: 0,
-            is_shown: true,
-        };
+        let counts_all = self.only.is_none() && totals.wants_count();
+        let mut values = Values::new(self, totals);
+        values.all = counts_all.then(Distinct::default);
         let mut walk = InOrder::new(&lookup, self.attribute, false, READAHEAD)?;
         let mut current = self.current(steps);
         if self.only.is_none() {
@@ -330,17 +327,87 @@ impl<'a> Source<'a> {
             }
         }
         drop(current);
-        let Values {
-            mut totals, all, ..
-        } = values;
-        let (records, without) = match (&self.only, all) {
+        let Values { totals, all, .. } = values;
+        let (with, without) = match (&self.only, all) {
             (Some((only, _)), _) => (only.len(), 0),
             (None, Some(all)) if is_wanted => {
                 let (with, records) = (all.count(), self.count_records()?);
-                (records, records.saturating_sub(with))
+                (with, records.saturating_sub(with))
             }
             (None, _) => (0, 0),
         };
+        self.finish(totals, (with, without), is_wanted, steps, give)
+    }
+
+    /// What decides without a look at the keys which entries are current.
+    fn deciding(&self) -> Current<'_> {
+        Current {
+            snapshot: &self.view.snapshot,
+            validity: &self.validity,
+            expired: self.expired.as_deref(),
+            background: self.view.dataset.shared.group.options().background,
+        }
+    }
+
+    fn count_values(&self) -> Result<Option<ValueCounts>> {
+        let memory = self.view.dataset.shared.group.options().memory_budget / 32;
+        self.deciding()
+            .count_values(self.attribute, memory, &self.costs.index)
+    }
+
+    /// As [`Source::read_all`], from the counts of all values, of which each record has at most one.
+    fn read_counts(
+        &self,
+        counts: ValueCounts,
+        totals: ValueTotals,
+        steps: &mut Steps,
+        give: &mut Give<'_>,
+    ) -> Result<bool> {
+        steps.candidates += counts.read;
+        steps.obsolete += counts.obsolete;
+        let with = counts.values.iter().map(|value| value.entries).sum();
+        let mut values = Values::new(self, totals);
+        let mut counted = counts.values.into_iter();
+        let mut is_wanted = true;
+        loop {
+            let next = counted.next();
+            let is_end = next.is_none();
+            if let Some(ValueCount {
+                value,
+                entries,
+                key,
+            }) = next
+            {
+                let mark = values.mark(&value, true)?;
+                values.take_all(mark, key, entries);
+            }
+            if is_end || values.is_due() {
+                is_wanted = values.give(is_end, steps, give)?.is_continue();
+            }
+            if !values.is_shown {
+                return Ok(false);
+            }
+            if is_end || !is_wanted {
+                break;
+            }
+        }
+        let counts_all = values.totals.wants_count() && is_wanted;
+        let records = if counts_all { self.count_records()? } else { with };
+        let without = records.saturating_sub(with);
+        self.finish(values.totals, (with, without), is_wanted, steps, give)
+    }
+
+    /// Gives what is left once the values are read: the group of all records, or that of the
+    /// records without a value.
+    fn finish(
+        &self,
+        mut totals: ValueTotals,
+        (with, without): (u64, u64),
+        is_wanted: bool,
+        steps: &mut Steps,
+        give: &mut Give<'_>,
+    ) -> Result<bool> {
+        let records = with + without;
         steps.answers += records;
         if !totals.is_grouped() {
             // There is no other group.
@@ -358,6 +425,9 @@ impl<'a> Source<'a> {
         let Some(tree) = layout.keys.filter(|_| uses_keys) else {
             return Ok(scan::count_all(self.view, u64::MAX)?.0);
         };
+        if self.validity.is_exact() {
+            return self.deciding().count_puts(tree, &self.costs.keys);
+        }
         let mut cursor = self.view.snapshot.cursor(tree, READAHEAD);
         let expired = self.expired.as_deref();
         let mut records = 0;
@@ -409,11 +479,37 @@ struct Values<'a> {
 struct Undecided {
     key: Vec<u8>,
     records: Distinct,
+    /// Records that were counted already.
+    counted: u64,
     /// The key of a record that has the value, if one has.
     met: Option<Vec<u8>>,
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
+    fn new(source: &'a Source<'a>, totals: ValueTotals) -> Values<'a> {
+        Values {
+            all: None,
+            shows_times: totals.shows_times(),
+            source,
+            samples: 0,
+            taken: 0,
+            totals,
+            value: Vec::new(),
+            undecided: Vec::new(),
+            held: 0,
+            is_shown: true,
+        }
+    }
+
+    /// Takes all current entries of a value, of one record each; one has this key.
+    fn take_all(&mut self, mark: u32, key: Vec<u8>, entries: u64) {
+        self.taken += entries;
+        if let Some(group) = self.undecided.get_mut(mark as usize) {
+            group.met.get_or_insert(key);
+            group.counted += entries;
+        }
+    }
+
     /// True if the groups so far are to be decided and passed on.
     fn is_due(&self) -> bool {
         let is_first = self.shows_times && self.samples == 0 && self.undecided.len() > 1;
@@ -448,8 +544,10 @@ impl Values<'_> {
         if !is_end {
             self.undecided.extend(decided.pop());
         }
-        for Undecided { key, records, met } in decided {
+        for decided in decided {
+            let Undecided { key, met, .. } = decided;
             let Some(record) = met else { continue };
+            let records = decided.records.count() + decided.counted;
             let is_number = self.samples(&key, &record, steps)?;
             if !self.is_shown {
                 break;
@@ -458,7 +556,7 @@ impl Values<'_> {
                 self.totals.add(&key, is_number);
                 continue;
             }
-            let group = self.totals.group(&key, records.count(), is_number)?;
+            let group = self.totals.group(&key, records, is_number)?;
             if give(group)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -480,6 +578,7 @@ impl TakeCurrentEntry for Values<'_> {
                 self.undecided.push(Undecided {
                     key,
                     records: Distinct::default(),
+                    counted: 0,
                     met: None,
                 });
             }

@@ -1,16 +1,13 @@
-//! Groups of records. Without an index the records are scanned in several parts of about the same
-//! size, by a thread each; each part has groups and entries of its own, which are merged in the
-//! end, so the result does not depend on the parts.
-//!
-//! Parts begin where partitions of the tables begin, so that no key is read to find them. In a
-//! store without threads, and where records are stored in two places, the scan is one part.
+//! Groups of records. Without an index the records are scanned in several parts (`threads.rs`). Each
+//! part has groups and entries of its own, which are merged in the end, so the result does not
+//! depend on the parts. Where records are stored in two places, the scan is one part.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use esker_lsm::sort::{Sorted, Sorter};
-use esker_lsm::{Component, Cost, Group, Seq};
+use esker_lsm::{Cost, Group, Seq};
 use esker_model::query::{Compiled, Driver, Grouping, Groups, KeySpans};
 use esker_model::record::RecordRef;
 
@@ -19,15 +16,10 @@ use super::explain::Steps;
 use super::key_cursor::KeyCursor;
 use super::run::Run;
 use super::stages::Admission;
+use super::threads;
 use crate::bodies;
 use crate::error::{Error, Result};
 use crate::store::View;
-
-/// A part has at least so many entries: starting a thread takes as long as reading some hundred.
-const PART: u64 = 8 << 10;
-
-/// The most parts, whose groups share the memory.
-const PARTS: usize = 8;
 
 /// The entries of groups that are not in memory as groups.
 pub(super) struct Spill {
@@ -146,28 +138,7 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
         share: share / parts.len().max(1),
         has_failed: &AtomicBool::new(false),
     };
-    let results: Vec<Result<Scanned>> = match parts.as_slice() {
-        [keys] => vec![part.scan(keys)],
-        several => std::thread::scope(|scope| {
-            let begin = |keys| {
-                let made = std::thread::Builder::new().spawn_scoped(scope, move || part.scan(keys));
-                (keys, made)
-            };
-            let others: Vec<_> = several.iter().skip(1).map(begin).collect();
-            let mut results: Vec<Result<Scanned>> =
-                several.iter().take(1).map(|keys| part.scan(keys)).collect();
-            for (keys, thread) in others {
-                results.push(match thread {
-                    Ok(thread) => thread.join().unwrap_or_else(|panic| {
-                        std::panic::resume_unwind(panic);
-                    }),
-                    // Without a thread this one does it.
-                    Err(_) => part.scan(keys),
-                });
-            }
-            results
-        }),
-    };
+    let results = threads::each(&parts, &|keys| part.scan(keys));
     let (mut entries, mut failed) = (Vec::new(), None);
     for result in results {
         match result {
@@ -193,26 +164,14 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
 /// The keys of each part.
 fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
-    let whole = || vec![context.compiled.keys.clone()];
-    let options = context.view.dataset.shared.group.options();
-    if !options.background || !context.compiled.keys.is_all() {
-        return Ok(whole());
+    let keys = &context.compiled.keys;
+    let background = context.view.dataset.shared.group.options().background;
+    let ranges = threads::ranges(background, &context.components, None)?;
+    if !keys.is_all() || ranges.len() == 1 {
+        return Ok(vec![keys.clone()]);
     }
-    let entries: u64 = context.components.iter().map(Component::entries).sum();
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    let wanted = threads.min(PARTS).min((entries / PART) as usize);
-    if wanted <= 1 {
-        return Ok(whole());
-    }
-    let places = Component::cuts_of_all(&context.components, wanted)?;
-    let mut spans = Vec::with_capacity(places.len() + 1);
-    let mut from = Vec::new();
-    for place in places {
-        let lo = std::mem::replace(&mut from, place.clone());
-        spans.push(KeySpans::of_span((lo, Some(place))));
-    }
-    spans.push(KeySpans::of_span((from, None)));
-    Ok(spans)
+    let spans = ranges.into_iter().map(|range| (range.lo, range.hi));
+    Ok(spans.map(KeySpans::of_span).collect())
 }
 
 /// What the scans of all parts share.

@@ -39,6 +39,8 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod statistics;
+mod threads;
+mod value_counts;
 mod version_search;
 mod versions;
 

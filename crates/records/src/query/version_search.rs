@@ -117,7 +117,10 @@ impl<'a> Search<'a> {
         for constraint in self.compiled.conjuncts() {
             let attribute = self.snapshot.layout.attributes.get(constraint.attribute);
             // A range filter returns only the newest version of each key.
+            // Versions with too many combinations, replaced before a compound index was built, have
+            // no entries in it.
             let index = attribute
+                .filter(|attribute| !attribute.ty.is_compound() || attribute.since == 0)
                 .and_then(|attribute| attribute.index())
                 .filter(|index| !index.is_filtered_scan());
             let (Some(attribute), Some(index)) = (attribute, index) else {

@@ -2,6 +2,7 @@
 //! and strategies, for arrays, absent values and values of other types; and the index is what
 //! answers.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker::experimental::Combining;
@@ -513,6 +514,23 @@ fn fields_are_declared_with_the_index_and_stay_declared() {
     let wrong = Index::lazy().compound();
     assert!(dataset.add_index("user", wrong).run().is_err());
     assert!(dataset.add_index("user,nowhere", wrong).run().is_err());
+    // An addition that is refused declares no fields, wherever it fails.
+    assert!(dataset.add_index("id,nowhere", wrong).run().is_err());
+    assert!(dataset.add_index("id,user", wrong.lenient()).run().is_err());
+    assert!(
+        dataset
+            .add_index("p,user", Index::embedded().compound())
+            .run()
+            .is_err()
+    );
+    for id in [100, 101] {
+        let body = json!({"id": id, "p": 1, "q": [1, 2]}).to_string();
+        dataset.put_json(body).unwrap();
+    }
+    let error = dataset.add_index("p,q", wrong.unique()).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotUnique, "{error}");
+    assert_eq!(texts().len(), 3);
+    assert!(dataset.unfinished_index().is_none());
     // A condition on a field of that name is not one on the index.
     let odd = dataset.find("\"user,o.n\" = 3".parse().unwrap());
     assert_eq!(odd.count().unwrap(), 0);
@@ -541,6 +559,69 @@ fn old_versions_that_do_not_fit_are_found_by_the_other_fields() {
     let page = versions.limit(10).read().unwrap();
     assert_eq!(page.records.len(), 2);
     check(&db);
+}
+
+/// Versions that were replaced before the index was added may have any number of combinations.
+#[test]
+fn old_versions_with_too_many_combinations_are_found() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .maintenance(Maintenance::Deferred)
+        .versions(2);
+    let dataset = db.create_dataset::<i64>("d", def).unwrap();
+    let many: Vec<i64> = (0..9).collect();
+    for (a, b) in [(json!(many), json!(many)), (json!(1), json!(1))] {
+        let body = json!({"id": 1, "a": a, "b": b});
+        dataset.put_json(body.to_string()).unwrap();
+    }
+    let added = dataset.add_index("a,b", Index::lazy().compound()).run();
+    assert!(added.unwrap().complete);
+    let found = || {
+        let versions = dataset.versions_with(path("a"), "1").latest(2);
+        versions.limit(10).read().unwrap().records.len()
+    };
+    assert_eq!(found(), 2);
+    dataset.rebuild_index("a,b").run().unwrap();
+    assert_eq!(found(), 2);
+    check(&db);
+}
+
+/// Fields that an addition declares: each step of it can be stopped and continued.
+#[test]
+fn an_addition_that_is_stopped_is_continued() {
+    for steps in 0..8 {
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int);
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+        for id in 0..50 {
+            let body = json!({"id": id, "user": format!("u{}", id % 5), "n": id});
+            dataset.put_json(body.to_string()).unwrap();
+        }
+        let add = |left: u32| {
+            let mut left = left;
+            let progress = move |_| {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            };
+            let added = dataset.add_index("user,n", Index::lazy().compound());
+            added.on_progress(progress).run().unwrap()
+        };
+        let first = add(steps + 1);
+        assert_eq!(first.complete, dataset.unfinished_index().is_none());
+        if !first.complete {
+            let unfinished = dataset.unfinished_index().unwrap();
+            assert_eq!(unfinished.path, first.path);
+            assert!(add(u32::MAX).complete);
+        }
+        assert_eq!(dataset.def().indexes.len(), 3);
+        let (keys, explain) = explained(dataset.find("user = u3 and n < 20".parse().unwrap()));
+        assert_eq!(keys, ["18", "13", "8", "3"]);
+        assert_eq!(explain.plan.index.unwrap().index, "user,n");
+    }
 }
 
 #[test]

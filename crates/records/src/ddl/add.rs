@@ -1,0 +1,93 @@
+//! Adding an index. The fields of a compound index are declared before it; if it is refused, they
+//! are not.
+
+use esker_lsm::TreeChange;
+use esker_model::definition::{Index, check_type};
+use esker_model::schema::{Path, Type, compound_paths};
+
+use super::indexes::{IndexChange, OnProgress};
+use crate::error::Result;
+use crate::store::Handle;
+
+impl Handle {
+    /// See [`crate::Dataset::add_index`].
+    pub(crate) fn add_index(
+        &self,
+        path: &Path,
+        index: Index,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        self.shared.index_types.check(index.kind())?;
+        let _claim = self.current.claim()?;
+        if index.said_type().is_some_and(Type::is_compound) {
+            self.add_compound(path, index, progress)
+        } else {
+            self.add_claimed(path, index, progress)
+        }
+    }
+
+    /// Adds a compound index. The types of fields that are not declared are inferred from the
+    /// records.
+    fn add_compound(
+        &self,
+        path: &Path,
+        index: Index,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<IndexChange> {
+        check_type(path, index.kind(), Type::Compound)?;
+        let fields = compound_paths(path)?;
+        let mut declared = Vec::new();
+        let made = match self.declare(&fields, &mut declared, progress) {
+            Ok(None) => self.add_claimed(path, index, progress),
+            Ok(Some(stopped)) => return Ok(stopped),
+            Err(error) => Err(error),
+        };
+        // A change that failed otherwise is resumed, and needs the fields.
+        if made.is_err() && self.layout().building.is_none() {
+            self.undeclare(&declared)?;
+        }
+        made
+    }
+
+    /// Declares the fields that are not declared, which are added to `declared`. Returns a change
+    /// that was stopped.
+    fn declare(
+        &self,
+        fields: &[Path],
+        declared: &mut Vec<Path>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Option<IndexChange>> {
+        for field in fields {
+            let layout = self.layout();
+            let begun = layout.building.as_ref();
+            // An unfinished change of another field is resumed behind this, or refused.
+            let is_other = begun.is_some_and(|begun| begun.attribute.path != *field);
+            if is_other || layout.stored.attribute(field).is_some() {
+                continue;
+            }
+            let change = self.add_claimed(field, Index::none(), progress)?;
+            if !change.complete {
+                return Ok(Some(change));
+            }
+            declared.push(field.clone());
+        }
+        Ok(None)
+    }
+
+    /// Takes the declarations of these fields back, which have no index.
+    fn undeclare(&self, fields: &[Path]) -> Result<()> {
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let layout = self.layout();
+        let mut stored = layout.stored.clone();
+        (stored.attributes).retain(|attribute| !fields.contains(&attribute.def.path));
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(())
+    }
+}
