@@ -197,7 +197,7 @@ pub mod maintain {
     pub use crate::api::{ObservedTask, OnProgress};
     pub use crate::check::CheckReport;
     pub use crate::ddl::{
-        IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep,
+        IndexChange, IndexProgress, IndexStep, MigrationProgress, MigrationReport, MigrationStep,
     };
     pub use crate::repair::{
         Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use esker::advise::{Advice, Mix};
 use esker::changes::ChangeConsumer;
 use esker::maintain::{
-    CheckReport, IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport,
-    SwitchProgress, SwitchReport,
+    CheckReport, IndexChange, IndexProgress, MigrationProgress, MigrationReport, RepairOptions,
+    RepairProgress, RepairReport,
 };
 use esker::request::{Aggregation, Group};
 use esker::schema::{Fields, IndexDef, Maintenance};
@@ -362,11 +362,11 @@ impl Dataset for esker::Dataset {
         esker::Dataset::unfinished_index(self)
     }
 
-    fn set_maintenance(&self, to: Maintenance) -> Result<Task<SwitchProgress, SwitchReport>> {
+    fn set_maintenance(&self, to: Maintenance) -> Result<Task<MigrationProgress, MigrationReport>> {
         Ok(esker::Dataset::set_maintenance(self, to))
     }
 
-    fn set_auto(&self) -> Result<Task<SwitchProgress, SwitchReport>> {
+    fn set_auto(&self) -> Result<Task<MigrationProgress, MigrationReport>> {
         Ok(esker::Dataset::set_auto(self))
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use esker::advise::{Advice, Mix};
 use esker::maintain::{
-    IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport, SwitchProgress,
-    SwitchReport,
+    IndexChange, IndexProgress, MigrationProgress, MigrationReport, RepairOptions, RepairProgress,
+    RepairReport,
 };
 use esker::request::{Aggregation, Group, Grouping};
 use esker::schema::{Fields, IndexDef, Maintenance};
@@ -461,7 +461,10 @@ pub trait Dataset: Records {
     ///
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance).
-    fn set_maintenance(&self, _to: Maintenance) -> Result<Task<SwitchProgress, SwitchReport>> {
+    fn set_maintenance(
+        &self,
+        _to: Maintenance,
+    ) -> Result<Task<MigrationProgress, MigrationReport>> {
         unsupported("maintenance strategies")
     }
 
@@ -469,7 +472,7 @@ pub trait Dataset: Records {
     ///
     /// # Errors
     /// As [`Dataset::set_maintenance`].
-    fn set_auto(&self) -> Result<Task<SwitchProgress, SwitchReport>> {
+    fn set_auto(&self) -> Result<Task<MigrationProgress, MigrationReport>> {
         unsupported("maintenance strategies")
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker::maintain::SwitchProgress;
+use esker::maintain::MigrationProgress;
 
 use crate::args::{MaintainArgs, Strategy};
 use crate::failure::{Failure, Outcome};
@@ -15,7 +15,7 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&*db, &args.dataset)?;
     let progress = Progress::records(0);
-    let mut show = |now: SwitchProgress| {
+    let mut show = |now: MigrationProgress| {
         progress.update_of(now.done, now.total);
         ControlFlow::Continue(())
     };

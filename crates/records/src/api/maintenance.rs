@@ -8,7 +8,7 @@ use esker_model::schema::IntoPath;
 use super::Dataset;
 use super::task::Task;
 use crate::advise::{Advice, Mix};
-use crate::ddl::{IndexChange, IndexProgress, SwitchProgress, SwitchReport};
+use crate::ddl::{IndexChange, IndexProgress, MigrationProgress, MigrationReport};
 use crate::error::Result;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::stats::DatasetStats;
@@ -111,7 +111,10 @@ impl<K, V> Dataset<K, V> {
     /// [`crate::Error::BadInput`] if the strategy does not fit the definition (several versions,
     /// staged repair); [`crate::Error::Busy`] while an index change of the dataset is running or
     /// unfinished.
-    pub fn set_maintenance(&self, maintenance: Maintenance) -> Task<SwitchProgress, SwitchReport> {
+    pub fn set_maintenance(
+        &self,
+        maintenance: Maintenance,
+    ) -> Task<MigrationProgress, MigrationReport> {
         let handle = self.handle.clone();
         Task::new(move |progress| handle.set_maintenance(maintenance, progress))
     }
@@ -119,7 +122,7 @@ impl<K, V> Dataset<K, V> {
     /// Lets measurements choose the strategy from now on ([`crate::DatasetDef::auto`]). Begins with
     /// the current strategy if it is among the choices, otherwise changes to validation as
     /// [`Dataset::set_maintenance`] does, with the same errors.
-    pub fn set_auto(&self) -> Task<SwitchProgress, SwitchReport> {
+    pub fn set_auto(&self) -> Task<MigrationProgress, MigrationReport> {
         let handle = self.handle.clone();
         Task::new(move |progress| handle.set_auto(progress))
     }

@@ -1,5 +1,5 @@
-//! Adding an index. The fields of a compound index are declared before it; if it is refused, they
-//! are not.
+//! Adds indexes. A compound index first declares its fields; if it is refused in the same call, the
+//! declarations are undone.
 
 use esker_lsm::TreeChange;
 use esker_model::definition::{Index, check_type};
@@ -42,7 +42,7 @@ impl Handle {
             Ok(Some(stopped)) => return Ok(stopped),
             Err(error) => Err(error),
         };
-        // A change that failed otherwise is resumed, and needs the fields.
+        // A change that failed for another reason can be resumed, and needs its fields.
         if made.is_err() && self.layout().building.is_none() {
             self.undeclare(&declared)?;
         }
@@ -60,7 +60,7 @@ impl Handle {
         for field in fields {
             let layout = self.layout();
             let begun = layout.building.as_ref();
-            // An unfinished change of another field is resumed behind this, or refused.
+            // `add_claimed` resumes an unfinished change of another path, or refuses.
             let is_other = begun.is_some_and(|begun| begun.attribute.path != *field);
             if is_other || layout.stored.attribute(field).is_some() {
                 continue;
@@ -69,12 +69,15 @@ impl Handle {
             if !change.complete {
                 return Ok(Some(change));
             }
-            declared.push(field.clone());
+            // A declaration that an earlier call began may be wanted without the index.
+            if begun.is_none() {
+                declared.push(field.clone());
+            }
         }
         Ok(None)
     }
 
-    /// Takes the declarations of these fields back, which have no index.
+    /// Removes the declarations of `fields`, none of which has an index.
     fn undeclare(&self, fields: &[Path]) -> Result<()> {
         if fields.is_empty() {
             return Ok(());

@@ -12,6 +12,7 @@
 use std::ops::ControlFlow;
 
 use esker_lsm::TreeChange;
+use esker_model::Record;
 use esker_model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
@@ -274,18 +275,21 @@ impl Handle {
         self.build(progress).map(Some)
     }
 
+    /// The records from which a type is inferred.
+    fn sample(&self) -> Result<Vec<Record>> {
+        Scan::all(self.snapshot())?.take(SAMPLE).collect()
+    }
+
     /// Infers the unit of an undeclared attribute of times.
     fn infer_time(&self, path: &Path) -> Result<Type> {
-        let records = Scan::all(self.snapshot())?.take(SAMPLE);
-        let records = records.collect::<Result<Vec<_>>>()?;
+        let records = self.sample()?;
         let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
         Ok(infer_time(&bodies, path))
     }
 
     /// Infers the type of an undeclared attribute.
     fn infer(&self, path: &Path) -> Result<Type> {
-        let records = Scan::all(self.snapshot())?.take(SAMPLE);
-        let records = records.collect::<Result<Vec<_>>>()?;
+        let records = self.sample()?;
         let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
         infer(&bodies, path).ok_or_else(|| {
             Error::bad_input(format!(
@@ -422,7 +426,7 @@ impl Handle {
         }
     }
 
-    /// Cancels a change.
+    /// Undoes a change that is not complete.
     fn undo(&self, layout: &Layout, building: &Building) -> Result<()> {
         let stored = StoredDef {
             change: None,
@@ -460,7 +464,11 @@ fn is_resumed(
     let def = &change.attribute.def;
     let fits = index.is_none_or(|index| {
         let ty = index.said_type();
-        ty.is_none_or(|ty| def.ty.is_said_by(ty))
+        // An attribute that was declared as lenient stays so.
+        let known = layout.stored.attribute(path);
+        let is_lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
+        is_lenient == def.lenient
+            && ty.is_none_or(|ty| def.ty.is_said_by(ty))
             && index.tokens() == def.tokenizer
             && index.is_unique() == def.unique
     });

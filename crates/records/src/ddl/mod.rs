@@ -14,4 +14,4 @@ mod unique;
 
 pub use indexes::{IndexChange, IndexProgress, IndexStep};
 pub(crate) use strategy::Target;
-pub use strategy::{SwitchProgress, SwitchReport, SwitchStep};
+pub use strategy::{MigrationProgress, MigrationReport, MigrationStep};

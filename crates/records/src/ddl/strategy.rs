@@ -32,7 +32,7 @@ use crate::trees::widens;
 /// The current step of a change of strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum SwitchStep {
+pub enum MigrationStep {
     /// Adding the keys of older records to the primary-key index. The numbers count records.
     Keys,
     /// Finding the obsolete index entries of the old strategy. The numbers count index entries.
@@ -42,9 +42,9 @@ pub enum SwitchStep {
 /// The progress of a change of strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SwitchProgress {
+pub struct MigrationProgress {
     /// The current step.
-    pub step: SwitchStep,
+    pub step: MigrationStep,
     /// How much of the step is done.
     pub done: u64,
     /// About how much the step has to do.
@@ -53,12 +53,12 @@ pub struct SwitchProgress {
 
 /// Called with the progress from time to time; returns whether to continue. It may use the dataset,
 /// but not change its strategy or its indexes.
-pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
+pub(crate) type OnMigration<'p> = dyn FnMut(MigrationProgress) -> ControlFlow<()> + 'p;
 
 /// The result of a change of strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SwitchReport {
+pub struct MigrationReport {
     /// The strategy before.
     pub from: Maintenance,
     /// The strategy now.
@@ -108,14 +108,14 @@ impl Handle {
     pub(crate) fn set_maintenance(
         &self,
         maintenance: Maintenance,
-        progress: &mut OnSwitch<'_>,
-    ) -> Result<SwitchReport> {
+        progress: &mut OnMigration<'_>,
+    ) -> Result<MigrationReport> {
         let target = Target::Fixed(maintenance);
         self.migrate(target, &RepairOptions::default(), progress)
     }
 
     /// See [`crate::Dataset::set_auto`].
-    pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
+    pub(crate) fn set_auto(&self, progress: &mut OnMigration<'_>) -> Result<MigrationReport> {
         self.migrate(Target::Auto, &RepairOptions::default(), progress)
     }
 
@@ -125,15 +125,15 @@ impl Handle {
         &self,
         target: Target,
         repair: &RepairOptions,
-        progress: &mut OnSwitch<'_>,
-    ) -> Result<SwitchReport> {
+        progress: &mut OnMigration<'_>,
+    ) -> Result<MigrationReport> {
         let claim = self.current.claim()?;
         let layout = self.layout();
         let settings = &layout.stored.settings;
         let Some((to, auto)) = target.of(settings.maintenance, settings.auto) else {
             return Err(self.current.busy());
         };
-        let mut report = SwitchReport {
+        let mut report = MigrationReport {
             from: settings.maintenance,
             to,
             keys: 0,
@@ -142,7 +142,7 @@ impl Handle {
         };
         if to != settings.maintenance || auto != settings.auto {
             layout.refuse_unfinished()?;
-            self.begin_switch(&layout, to, auto)?;
+            self.begin_migration(&layout, to, auto)?;
         }
         let layout = self.layout();
         match (layout.stored.settings.keys_after, layout.keys_written) {
@@ -163,8 +163,8 @@ impl Handle {
         drop(claim);
         if report.complete && !self.has_converged() {
             let mut progress = |RepairProgress { done, total }| {
-                let step = SwitchStep::Repair;
-                progress(SwitchProgress { step, done, total })
+                let step = MigrationStep::Repair;
+                progress(MigrationProgress { step, done, total })
             };
             let repair = self.repair(repair, &mut progress)?;
             report.complete = repair.complete;
@@ -191,7 +191,7 @@ impl Handle {
     }
 
     /// The first step: from here on writes follow the new strategy.
-    fn begin_switch(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
+    fn begin_migration(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
         let from = stored.settings.maintenance;
@@ -263,15 +263,15 @@ impl Handle {
         layout: &Layout,
         tree: TreeId,
         after: Seq,
-        progress: &mut OnSwitch<'_>,
+        progress: &mut OnMigration<'_>,
     ) -> Result<Option<u64>> {
         let mut stored = layout.stored.clone();
         let since = stored.settings.since;
         stored.settings.keys_after = None;
         let config = TreeConfig::new(Role::Keys, &stored.settings);
         let mut progress = |_, done, total| {
-            let step = SwitchStep::Keys;
-            progress(SwitchProgress { step, done, total })
+            let step = MigrationStep::Keys;
+            progress(MigrationProgress { step, done, total })
         };
         let mut backfill = Backfill::new(self, layout.data, after, false, &mut progress);
         let mut keys = 0;

@@ -42,7 +42,7 @@ impl Build<'_, '_> {
         }
         self.backfill.tell_records(Pass::Reading, self.records)?;
         let (name, group) = (dataset.name(), &dataset.shared.group);
-        // Also writes that wait for their sync were made before the edit.
+        // `latest` includes writes that still wait for their sync.
         let snapshot = group.latest();
         let layout = dataset.current.layout_in(snapshot.version());
         let building = layout.building.as_ref();
@@ -82,7 +82,7 @@ impl Build<'_, '_> {
     }
 }
 
-/// A duplicate is no failure of the build.
+/// A duplicate refuses the change; the build has not failed.
 fn refuse(duplicate: Option<Error>) -> Result<()> {
     duplicate.map_or(Ok(()), |error| Err(Stop::Refused(error)))
 }

@@ -48,7 +48,7 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
-/// Writes whose entries are sought, and their bounds in the order of the search.
+/// The writes whose entries are sought, and the worst rank among them.
 pub(crate) struct Among {
     numbers: SeqSet,
     /// The worst rank of a number.
@@ -113,7 +113,7 @@ pub struct Best {
     passed_over: u64,
     /// The writes whose entries are sought, if they are known.
     among: Option<Among>,
-    /// Entries that were offered, if they are.
+    /// Entries offered so far; counted only if `among` is set.
     seen: u64,
 }
 

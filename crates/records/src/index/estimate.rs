@@ -160,6 +160,7 @@ impl Lookup<'_> {
         let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
         Ok(self.snapshot.estimate(tree, sought, count, meets, looks)?)
     }
+
     /// Estimates how many points of a tree lie in `range`, whose keys lie in `bounds`.
     pub(super) fn estimate_area(
         &self,

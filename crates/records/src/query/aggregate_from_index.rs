@@ -12,7 +12,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_lsm::{Cursor, Seq, SeqSet};
+use esker_lsm::{Account, Cursor, Seq, SeqSet};
 use esker_model::Key;
 use esker_model::query::{Aggregation, Group, Grouping, ValueTotals};
 
@@ -23,7 +23,8 @@ use super::input::Query;
 use super::key_cursor::READAHEAD;
 use super::run::{Context, Costs, index_lookup};
 use super::scan;
-use super::value_counts::{Current, ValueCount, ValueCounts};
+use super::value_counts::{CurrentFilter, ValueCount, ValueCounts};
+use crate::coverage::{self, Coverage};
 use crate::error::Result;
 use crate::index::{self, Attribute, InOrder, IndexType, Lookup, Range};
 use crate::maintenance::Validity;
@@ -339,9 +340,9 @@ impl<'a> Source<'a> {
         self.finish(totals, (with, without), is_wanted, steps, give)
     }
 
-    /// What decides without a look at the keys which entries are current.
-    fn deciding(&self) -> Current<'_> {
-        Current {
+    /// Decides by the obsolete set alone which entries are current.
+    fn current_filter(&self) -> CurrentFilter<'_> {
+        CurrentFilter {
             snapshot: &self.view.snapshot,
             validity: &self.validity,
             expired: self.expired.as_deref(),
@@ -350,9 +351,9 @@ impl<'a> Source<'a> {
     }
 
     fn count_values(&self) -> Result<Option<ValueCounts>> {
-        let memory = self.view.dataset.shared.group.options().memory_budget / 32;
-        self.deciding()
-            .count_values(self.attribute, memory, &self.costs.index)
+        let loan = self.view.dataset.shared.borrow(Account::Queries);
+        self.current_filter()
+            .count_values(self.attribute, loan.bytes(), &self.costs.index)
     }
 
     /// As [`Source::read_all`], from the counts of all values, of which each record has at most one.
@@ -392,7 +393,11 @@ impl<'a> Source<'a> {
             }
         }
         let counts_all = values.totals.wants_count() && is_wanted;
-        let records = if counts_all { self.count_records()? } else { with };
+        let records = if counts_all {
+            self.count_records()?
+        } else {
+            with
+        };
         let without = records.saturating_sub(with);
         self.finish(values.totals, (with, without), is_wanted, steps, give)
     }
@@ -425,8 +430,11 @@ impl<'a> Source<'a> {
         let Some(tree) = layout.keys.filter(|_| uses_keys) else {
             return Ok(scan::count_all(self.view, u64::MAX)?.0);
         };
-        if self.validity.is_exact() {
-            return self.deciding().count_puts(tree, &self.costs.keys);
+        // Of earlier strategies the set has what indexes had entries of, not all that keys have.
+        let set = self.validity.obsolete();
+        let coverage = Coverage::new(&layout.stored.settings, set.as_deref());
+        if coverage.of(coverage::Source::DataVersions).is_always() {
+            return self.current_filter().count_keys(tree, &self.costs.keys);
         }
         let mut cursor = self.view.snapshot.cursor(tree, READAHEAD);
         let expired = self.expired.as_deref();

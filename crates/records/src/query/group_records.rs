@@ -1,4 +1,4 @@
-//! Groups of records. Without an index the records are scanned in several parts (`threads.rs`). Each
+//! Groups of records. Without an index the records are scanned in several parts (`parallel.rs`). Each
 //! part has groups and entries of its own, which are merged in the end, so the result does not
 //! depend on the parts. Where records are stored in two places, the scan is one part.
 
@@ -14,9 +14,9 @@ use esker_model::record::RecordRef;
 use super::bulk;
 use super::explain::Steps;
 use super::key_cursor::KeyCursor;
+use super::parallel::{self, MIN_ENTRIES};
 use super::run::Run;
 use super::stages::Admission;
-use super::threads;
 use crate::bodies;
 use crate::error::{Error, Result};
 use crate::store::View;
@@ -138,7 +138,7 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
         share: share / parts.len().max(1),
         has_failed: &AtomicBool::new(false),
     };
-    let results = threads::each(&parts, &|keys| part.scan(keys));
+    let results = parallel::each(&parts, &|keys| part.scan(keys));
     let (mut entries, mut failed) = (Vec::new(), None);
     for result in results {
         match result {
@@ -166,7 +166,7 @@ fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
     let background = context.view.dataset.shared.group.options().background;
-    let ranges = threads::ranges(background, &context.components, None)?;
+    let ranges = parallel::ranges(background, &context.components, MIN_ENTRIES, None)?;
     if !keys.is_all() || ranges.len() == 1 {
         return Ok(vec![keys.clone()]);
     }

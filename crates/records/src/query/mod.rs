@@ -24,6 +24,7 @@ mod group_records;
 mod input;
 mod key_cursor;
 mod levels;
+mod parallel;
 #[cfg(test)]
 mod plan_tests;
 mod row_sorter;
@@ -39,7 +40,6 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod statistics;
-mod threads;
 mod value_counts;
 mod version_search;
 mod versions;

@@ -1,26 +1,32 @@
 //! How many current entries each value of an index has, component by component: nothing is merged,
-//! and several threads read a part of the keys each.
+//! and several threads read a range of keys each.
 //!
-//! **Invariant.** Where the obsolete set decides which entries are current, it has each entry that
-//! a newer write of its record hides, whichever component has that. So the counts of components
-//! add up.
+//! **Invariant.** If [`Validity::is_exact`], the number of every replaced write with an entry in
+//! the index tree is in the obsolete set. So components can be counted one by one.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use esker_lsm::coding::Own;
+use esker_lsm::table::ReadOptions;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
 use esker_model::definition::IndexKind;
 use esker_model::schema::other;
 
 use super::key_cursor::READAHEAD;
-use super::threads::{self, KeyRange};
+use super::parallel::{self, KeyRange, MIN_ENTRIES};
 use crate::error::{Error, Result};
 use crate::index::{Attribute, Entry, IndexType};
 use crate::maintenance::Validity;
 
-/// Bytes of values and their counts in each thread. Beyond them there are too many different values
-/// for this to be worth while.
-const MOST_BYTES: usize = 2 << 20;
+/// The most bytes of values in each thread: with more different values a walk in their order is
+/// cheaper.
+const MAX_BYTES: usize = 2 << 20;
 
-/// A value without its bytes.
+/// Bytes of a [`ValueCount`] besides its value and key.
 const OVERHEAD: usize = size_of::<ValueCount>() + 32;
+
+/// A posting list has at least so many times the entries that its tree has.
+const MIN_PIECES: u64 = MIN_ENTRIES / 64;
 
 /// The current entries of a value.
 pub(super) struct ValueCount {
@@ -28,6 +34,24 @@ pub(super) struct ValueCount {
     pub(super) entries: u64,
     /// The key of a record that has it.
     pub(super) key: Vec<u8>,
+}
+
+impl ValueCount {
+    fn bytes(&self) -> usize {
+        self.value.len() + self.key.len() + OVERHEAD
+    }
+}
+
+/// Sorts counts by value, and makes one of those of each value.
+fn add_up(values: &mut Vec<ValueCount>) {
+    values.sort_by(|a, b| a.value.cmp(&b.value));
+    values.dedup_by(|next, kept| {
+        let is_same = next.value == kept.value;
+        if is_same {
+            kept.entries += next.entries;
+        }
+        is_same
+    });
 }
 
 /// The counts, by value.
@@ -38,9 +62,9 @@ pub(super) struct ValueCounts {
     pub(super) obsolete: u64,
 }
 
-/// What decides which entries count.
+/// Decides which entries count.
 #[derive(Clone, Copy)]
-pub(super) struct Current<'a> {
+pub(super) struct CurrentFilter<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) validity: &'a Validity,
     pub(super) expired: Option<&'a SeqSet>,
@@ -48,97 +72,93 @@ pub(super) struct Current<'a> {
     pub(super) background: bool,
 }
 
-impl Current<'_> {
+impl CurrentFilter<'_> {
     #[inline]
-    fn is_out(&self, seq: Seq) -> bool {
+    fn hides(&self, seq: Seq) -> bool {
         self.validity.is_obsolete(seq) || self.expired.is_some_and(|set| set.contains(seq))
     }
 
-    /// True if all entries with numbers from `first` to `last` are current.
-    fn has_all(&self, (first, last): (Seq, Seq)) -> bool {
+    /// True if all writes with numbers from `first` to `last` are current.
+    fn admits_all(&self, first: Seq, last: Seq) -> bool {
         let has_obsolete = (self.validity.obsolete()).is_some_and(|set| set.meets(first, last));
         let has_expired = self.expired.is_some_and(|set| set.meets(first, last));
         !has_obsolete && !has_expired && last <= self.snapshot.seq()
     }
 
-    /// Counts the entries of each value of an index. None if records may have several values, or
-    /// there are very many values, or the index does not allow it.
+    /// Counts the entries of each value of an index. `None` if a record has several values, if
+    /// there are very many values, or if the index does not allow it. Uses up to `memory` bytes.
     pub(super) fn count_values(
         &self,
         attribute: &Attribute,
         memory: usize,
         cost: &Cost,
     ) -> Result<Option<ValueCounts>> {
-        // An eager list has all older postings of its value again.
-        let Some(index) = attribute
-            .index()
-            .filter(|_| attribute.kind != IndexKind::Eager && self.validity.is_exact())
-        else {
+        // Kinds whose keys begin with the value. Not eager lists: each has all older postings again.
+        let min_entries = match attribute.kind {
+            IndexKind::Composite | IndexKind::Recent => MIN_ENTRIES,
+            IndexKind::Lazy => MIN_PIECES,
+            _ => return Ok(None),
+        };
+        let Some(index) = attribute.index().filter(|_| self.validity.is_exact()) else {
             return Ok(None);
         };
-        let tree = attribute.index_tree()?;
-        let components = self.snapshot.components(tree);
-        let Some(numbers) = Numbers::of(&components, memory) else {
-            return Ok(None);
-        };
+        let components = self.snapshot.components(attribute.index_tree()?);
         let hi = other(attribute.ty).map(<[u8]>::to_vec);
-        let ranges = threads::ranges(self.background, &components, hi)?;
-        let part = Part {
-            current: *self,
+        let ranges = parallel::ranges(self.background, &components, min_entries, hi)?;
+        // Another one is for what the threads have seen together.
+        let share = memory / (ranges.len() + 1);
+        let Some(span) = SeqSpan::of(&components, share / 2) else {
+            return Ok(None);
+        };
+        let task = CountTask {
+            filter: *self,
             attribute,
             index,
             components: &components,
-            numbers,
-            most: MOST_BYTES.min(memory / ranges.len().max(1)),
+            span,
+            max_bytes: MAX_BYTES.min(share / 2),
+            is_unsuitable: AtomicBool::new(false),
         };
-        let parts = threads::each(&ranges, &|range| part.count(range));
-        let mut counted: Vec<Counted> = Vec::new();
-        for part in parts {
-            let Some(part) = part? else { return Ok(None) };
-            cost.absorb(&part.cost);
-            counted.push(part);
+        let mut counted = Vec::with_capacity(ranges.len());
+        for one in parallel::each(&ranges, &|range| task.count(range)) {
+            let one = one?;
+            cost.absorb(&one.cost);
+            counted.push(one);
         }
-        if have_common(&counted) {
+        if task.is_unsuitable.load(Relaxed) || share_a_write(&counted) {
             return Ok(None);
         }
-        let mut all = ValueCounts {
-            values: Vec::new(),
-            read: counted.iter().map(|part| part.read).sum(),
-            obsolete: counted.iter().map(|part| part.obsolete).sum(),
-        };
-        let values = counted.into_iter().flat_map(|part| part.values);
-        let mut values: Vec<ValueCount> = values.collect();
-        values.sort_by(|a, b| a.value.cmp(&b.value));
-        values.dedup_by(|next, kept| {
-            let is_same = next.value == kept.value;
-            if is_same {
-                kept.entries += next.entries;
-            }
-            is_same
+        let (read, obsolete) = counted.iter().fold((0, 0), |(read, obsolete), one| {
+            (read + one.read, obsolete + one.obsolete)
         });
-        all.values = values;
-        Ok(Some(all))
+        let all = counted.into_iter().flat_map(|one| one.values);
+        let mut values: Vec<ValueCount> = all.collect();
+        add_up(&mut values);
+        Ok(Some(ValueCounts {
+            values,
+            read,
+            obsolete,
+        }))
     }
 
-    /// The number of current puts of a tree that has each write once, such as that of the keys.
-    /// Tables all of whose entries are current are not read.
-    pub(super) fn count_puts(&self, tree: TreeId, cost: &Cost) -> Result<u64> {
-        let mut unread = 0;
+    /// The number of current puts of the index of keys, of which the obsolete set must have every
+    /// replaced one. Runs all of whose entries are current are not read.
+    pub(super) fn count_keys(&self, tree: TreeId, cost: &Cost) -> Result<u64> {
+        let mut puts = 0;
         let mut components = self.snapshot.components(tree);
         components.retain(|component| {
             let Component::Run(run) = component else {
                 return true;
             };
-            let id = run.component();
-            let is_whole = self.has_all((id.min, id.max));
+            let is_whole = self.admits_all(run.component().min, run.component().max);
             if is_whole {
                 let metas = run.tables.iter().map(|table| table.meta());
-                unread += metas.map(|meta| meta.entries - meta.deletes).sum::<u64>();
+                puts += metas.map(|meta| meta.entries - meta.deletes).sum::<u64>();
             }
             !is_whole
         });
-        let ranges = threads::ranges(self.background, &components, None)?;
-        let parts = threads::each(&ranges, &|range: &KeyRange| {
+        let ranges = parallel::ranges(self.background, &components, MIN_ENTRIES, None)?;
+        let count = |range: &KeyRange| {
             let (mut puts, cost) = (0, self.snapshot.cost());
             for component in &components {
                 let one = std::slice::from_ref(component);
@@ -146,32 +166,33 @@ impl Current<'_> {
                 cursor.within(&range.lo, range.hi.as_deref());
                 cursor.seek_first()?;
                 while cursor.valid() {
-                    puts += u64::from(cursor.kind() == Kind::Put && !self.is_out(cursor.seq()));
+                    puts += u64::from(cursor.kind() == Kind::Put && !self.hides(cursor.seq()));
                     cursor.next()?;
                 }
                 cost.absorb(&cursor.cost());
             }
             Ok((puts, cost))
-        });
-        for part in parts {
-            let (puts, read) = part?;
-            unread += puts;
+        };
+        for one in parallel::each(&ranges, &count) {
+            let (more, read) = one?;
+            puts += more;
             cost.absorb(&read);
         }
-        Ok(unread)
+        Ok(puts)
     }
 }
 
 /// The numbers of writes that components may have.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct SeqSpan {
     first: Seq,
+    /// Words of a bit for each number.
     words: usize,
 }
 
-impl Numbers {
-    /// None if a bit for each takes more memory than that, or far more than there are entries.
-    fn of(components: &[Component], memory: usize) -> Option<Numbers> {
+impl SeqSpan {
+    /// `None` if a bit for each takes more than `memory` bytes.
+    fn of(components: &[Component], memory: usize) -> Option<SeqSpan> {
         let bounds = components.iter().filter_map(|component| match component {
             Component::Memtable(memtable) => memtable.seq_bounds(),
             Component::Run(run) => Some((run.component().min, run.component().max)),
@@ -179,32 +200,32 @@ impl Numbers {
         let (first, last) = bounds
             .reduce(|(min, max), (first, last)| (min.min(first), max.max(last)))
             .unwrap_or((0, 0));
-        let entries: u64 = components.iter().map(Component::entries).sum();
-        let words = (last - first) / 64 + 1;
-        let is_dense = words <= entries.saturating_add(1024);
-        let fits = words.saturating_mul(8) <= memory as u64;
-        (is_dense && fits).then_some(Numbers {
-            first,
-            words: words as usize,
-        })
+        let words = usize::try_from((last - first) / 64 + 1).ok()?;
+        let fits = words <= memory / size_of::<u64>();
+        fits.then_some(SeqSpan { first, words })
     }
 }
 
 /// What the threads share.
-struct Part<'a> {
-    current: Current<'a>,
+struct CountTask<'a> {
+    filter: CurrentFilter<'a>,
     attribute: &'a Attribute,
     index: &'a dyn IndexType,
     components: &'a [Component],
-    numbers: Numbers,
-    most: usize,
+    span: SeqSpan,
+    max_bytes: usize,
+    /// Set if the records are not to be counted so.
+    is_unsuitable: AtomicBool,
 }
 
-/// What a thread has counted.
+/// The counts of one thread.
 struct Counted {
-    /// By component, then by value.
+    /// By part of a component, then by value.
     values: Vec<ValueCount>,
+    /// The place of the first value of the part that is being read.
+    first_of_part: usize,
     bytes: usize,
+    span: SeqSpan,
     /// A bit for each write that has an entry.
     seen: Vec<u64>,
     has_repeated: bool,
@@ -213,53 +234,64 @@ struct Counted {
     cost: Cost,
 }
 
-impl Part<'_> {
-    /// None if a write has two values, or there are too many values.
-    fn count(&self, range: &KeyRange) -> Result<Option<Counted>> {
-        let snapshot = self.current.snapshot;
+impl CountTask<'_> {
+    fn count(&self, range: &KeyRange) -> Result<Counted> {
+        let snapshot = self.filter.snapshot;
         let mut counted = Counted {
             values: Vec::new(),
+            first_of_part: 0,
             bytes: 0,
-            seen: vec![0; self.numbers.words],
+            span: self.span,
+            seen: vec![0; self.span.words],
             has_repeated: false,
             read: 0,
             obsolete: 0,
             cost: snapshot.cost(),
         };
         for component in self.components {
-            let one = std::slice::from_ref(component);
-            let mut cursor = snapshot.entries_in(one, READAHEAD);
-            cursor.within(&range.lo, range.hi.as_deref());
-            cursor.seek_first()?;
-            let mut is_first = true;
-            while cursor.valid() {
-                if cursor.kind() != Kind::Delete {
-                    let stored = (cursor.key(), cursor.seq(), cursor.value());
-                    self.add(stored, &mut is_first, &mut counted)?;
-                    if counted.has_repeated || counted.bytes > self.most {
-                        return Ok(None);
+            for part in component.parts(&range.lo, range.hi.as_deref()) {
+                let (first, last) = part.seq_bounds();
+                let hides_some = !self.filter.admits_all(first, last);
+                let options = ReadOptions {
+                    fill_cache: false,
+                    readahead: READAHEAD,
+                };
+                let mut cursor = part.cursor(options, &counted.cost);
+                counted.first_of_part = counted.values.len();
+                cursor.seek(&range.lo, esker_lsm::MAX_SEQ)?;
+                let hi = range.hi.as_deref();
+                while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+                    self.add(&cursor, hides_some, &mut counted)?;
+                    let is_full = counted.bytes > self.max_bytes && !counted.compact();
+                    let is_unsuitable = counted.has_repeated || is_full;
+                    if is_unsuitable || self.is_unsuitable.load(Relaxed) {
+                        self.is_unsuitable.store(true, Relaxed);
+                        counted.cost.absorb(&cursor.cost());
+                        return Ok(counted);
                     }
+                    cursor.next()?;
                 }
-                cursor.next()?;
+                counted.cost.absorb(&cursor.cost());
             }
-            counted.cost.absorb(&cursor.cost());
         }
-        Ok(Some(counted))
+        Ok(counted)
     }
 
-    /// Counts the entries in an entry of the tree.
+    /// Counts the entries in an entry of the tree. `hides_some` is false if all are current.
     #[inline]
-    fn add(
-        &self,
-        (key, seq, stored): (&[u8], Seq, &[u8]),
-        is_first: &mut bool,
-        counted: &mut Counted,
-    ) -> Result<()> {
+    fn add(&self, stored: &impl Cursor, hides_some: bool, counted: &mut Counted) -> Result<()> {
+        let is_visible = !hides_some || stored.seq() <= self.filter.snapshot.seq();
+        if !is_visible || stored.kind() == Kind::Delete {
+            return Ok(());
+        }
+        let key = stored.key();
         // No value is the beginning of another one.
-        let last = counted.values.last().filter(|_| !*is_first);
-        let known = last.filter(|last| key.starts_with(&last.value));
+        let known = match counted.values.own(counted.first_of_part..).last() {
+            Some(last) if key.starts_with(&last.value) => Some(last.value.len()),
+            _ => None,
+        };
         let (value, rest) = match known {
-            Some(last) => key.split_at(last.value.len()),
+            Some(length) => key.split_at(length),
             None => self.index.split(self.attribute.ty, key).ok_or_else(|| {
                 let path = &self.attribute.path;
                 Error::damaged(format!("index of {path}: malformed key"))
@@ -269,8 +301,8 @@ impl Part<'_> {
         let entry = Entry {
             value,
             rest,
-            seq,
-            stored,
+            seq: stored.seq(),
+            stored: stored.value(),
         };
         self.index
             .entries_of(self.attribute, entry, &mut |value, key, seq, is_cancel| {
@@ -278,19 +310,14 @@ impl Part<'_> {
                 if is_cancel {
                     return Ok(());
                 }
-                if self.current.is_out(seq) {
+                if hides_some && self.filter.hides(seq) {
                     counted.obsolete += 1;
                     return Ok(());
                 }
-                counted.note(seq, self.numbers);
+                counted.mark_seen(seq);
                 if !is_known {
-                    (is_known, *is_first) = (true, false);
-                    counted.bytes += value.len() + key.len() + OVERHEAD;
-                    counted.values.push(ValueCount {
-                        value: value.to_vec(),
-                        entries: 0,
-                        key: key.to_vec(),
-                    });
+                    is_known = true;
+                    counted.begin(value, key);
                 }
                 if let Some(last) = counted.values.last_mut() {
                     last.entries += 1;
@@ -301,29 +328,48 @@ impl Part<'_> {
 }
 
 impl Counted {
+    /// Adds up the counts of each value; false if that leaves more than half of the bytes.
+    fn compact(&mut self) -> bool {
+        let before = self.bytes;
+        add_up(&mut self.values);
+        self.first_of_part = self.values.len();
+        self.bytes = self.values.iter().map(ValueCount::bytes).sum();
+        self.bytes <= before / 2
+    }
+
+    fn begin(&mut self, value: &[u8], key: &[u8]) {
+        let begun = ValueCount {
+            value: value.to_vec(),
+            entries: 0,
+            key: key.to_vec(),
+        };
+        self.bytes += begun.bytes();
+        self.values.push(begun);
+    }
+
     #[inline]
-    fn note(&mut self, seq: Seq, numbers: Numbers) {
-        let at = seq.wrapping_sub(numbers.first);
+    fn mark_seen(&mut self, seq: Seq) {
+        let at = seq.wrapping_sub(self.span.first);
         let bit = 1 << (at % 64);
-        // A list has older postings than its tree has entries, after a bulk load of records.
         match self.seen.get_mut((at / 64) as usize) {
             Some(word) => {
                 self.has_repeated |= *word & bit != 0;
                 *word |= bit;
             }
+            // Where the span is not that of all postings, nothing shows which ones are repeated.
             None => self.has_repeated = true,
         }
     }
 }
 
-/// True if a write is in two parts.
-fn have_common(parts: &[Counted]) -> bool {
-    let Some((first, others)) = parts.split_first() else {
+/// True if a write has values in two ranges.
+fn share_a_write(counted: &[Counted]) -> bool {
+    let Some((first, others)) = counted.split_first() else {
         return false;
     };
     let mut seen = first.seen.clone();
-    for part in others {
-        for (seen, word) in seen.iter_mut().zip(&part.seen) {
+    for other in others {
+        for (seen, word) in seen.iter_mut().zip(&other.seen) {
             if *seen & word != 0 {
                 return true;
             }
@@ -332,3 +378,7 @@ fn have_common(parts: &[Counted]) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+#[path = "value_counts_tests.rs"]
+mod tests;
