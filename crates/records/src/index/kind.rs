@@ -429,8 +429,8 @@ pub trait IndexType: Send + Sync {
     /// read with the other records of its block.
     fn weight(&self) -> f64 {
         match self.summary() {
-            Some(_) => 0.5,
-            None => 2.0,
+            Some(_) => 1.0,
+            None => 4.0,
         }
     }
 

@@ -76,7 +76,7 @@ impl IndexType for Clustered {
 
     /// An area's records are read with its entries.
     fn weight(&self) -> f64 {
-        0.5
+        1.0
     }
 
     fn figures(&self) -> Figures {
