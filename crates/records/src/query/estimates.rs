@@ -17,7 +17,7 @@ const LOOKS: u32 = 1;
 /// microseconds. A block of entries that must be read from a file is not much slower per entry than
 /// that; a record that must be is slower by far.
 const LISTING: f64 = 20.0;
-const ENTRY: f64 = 0.1;
+const ENTRY: f64 = 0.08;
 
 /// Entries of points are read beside others of the same cells.
 const POINT: f64 = 2.0 * ENTRY;

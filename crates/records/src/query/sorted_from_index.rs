@@ -8,10 +8,10 @@
 //! Records without a value come last: if the index does not have enough rows, or does not show all
 //! values, or takes more reads than another plan, the answer is none, and the caller sorts.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use esker_lsm::coding::{Misplaced, Own, put_bytes};
-use esker_lsm::{Seq, Slice};
+use esker_lsm::{Component, Seq, Slice};
 use esker_model::Key;
 use esker_model::query::{Direction, Driver, FieldOrder, FieldWalk, Ranking};
 use esker_model::schema::{Path, Type};
@@ -22,7 +22,7 @@ use super::row_sorter::{RowSorter, SortedRows};
 use super::run::{Context, Run};
 use super::stages::{Admission, Fetch, Needs};
 use crate::error::Result;
-use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup, Range};
+use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup};
 use crate::maintenance::Validity;
 use crate::record;
 use esker_model::tokens::Tokenizer;
@@ -175,7 +175,7 @@ impl<'a> Source<'a> {
         let Some(attribute) = index_of(context, path) else {
             return Ok(None);
         };
-        let reads = affordable(context, lookup, attribute, wanted.most)?;
+        let reads = affordable(context, wanted.most);
         Ok(reads.map(|reads| Source {
             attribute,
             by_field: None,
@@ -225,17 +225,9 @@ fn index_of<'a>(context: &'a Context, path: &Path) -> Option<&'a Attribute> {
 
 /// How many records may be looked up before another plan would have been quicker; `None` if it is
 /// so from the first.
-fn affordable(
-    context: &Context,
-    lookup: &Lookup<'_>,
-    attribute: &Attribute,
-    most: usize,
-) -> Result<Option<u64>> {
-    let Some(index) = attribute.index() else {
-        return Ok(None);
-    };
-    let whole = Range::between(Bound::Unbounded, Bound::Unbounded);
-    let all = index.estimate(lookup, attribute, &whole)?;
+fn affordable(context: &Context, most: usize) -> Option<u64> {
+    // The number of records, with replaced ones: to know it costs nothing.
+    let all: u64 = context.components.iter().map(Component::entries).sum();
     let reads = match &context.plan.driver {
         Driver::Scan => all / OF_SCAN,
         Driver::Index(at) => {
@@ -245,13 +237,13 @@ fn affordable(
             // The condition is met by one in so many records.
             let one_in = all / expected.max(1) + 1;
             if (most as u64).saturating_mul(one_in) > expected / OF_BULK {
-                return Ok(None);
+                return None;
             }
             expected / OF_BULK
         }
-        Driver::Union(_) | Driver::Combined(_) => return Ok(None),
+        Driver::Union(_) | Driver::Combined(_) => return None,
     };
-    Ok((reads >= most as u64).then_some(reads.max(2 * FEW as u64)))
+    (reads >= most as u64).then_some(reads.max(2 * FEW as u64))
 }
 
 /// As [`affordable`], for the entries of a compound index, which all meet conditions of the query:
@@ -329,7 +321,9 @@ impl Walk<'_> {
         self.has_begun = true;
         if is_new {
             let missing = self.wanted.most.saturating_sub(self.found);
-            if missing == 0 || self.waiting.len() >= missing.max(FEW) {
+            // Where all that wait are current, as many as are missing are likely to be enough.
+            let least = if self.validity.is_exact() { 1 } else { FEW };
+            if missing == 0 || self.waiting.len() >= missing.max(least) {
                 self.fetch(steps)?;
             }
             self.value.clear();
