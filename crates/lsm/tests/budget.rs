@@ -1,4 +1,5 @@
-//! A key with very many operands (a million in the nightly tier): written, compacted and read in bounded memory.
+//! A key with very many operands, a million in the nightly tier: written, compacted and read in
+//! bounded memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

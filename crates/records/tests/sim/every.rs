@@ -17,8 +17,8 @@ use crate::generate;
 use crate::runner::{as_case, attempt, caught};
 use crate::world::World;
 
-/// The default step between two calls at which the power is cut. No multiple of the number of modes,
-/// which take turns.
+/// The default step between two calls at which the power is cut. No multiple of the number of
+/// modes, which take turns.
 fn stride() -> u64 {
     by_tier(19, 5)
 }
