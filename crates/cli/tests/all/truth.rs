@@ -26,6 +26,10 @@ const KINDS: [&str; 7] = [
     "filter",
 ];
 
+/// By day each kind answers the questions of one of the two datasets. Events take longer.
+const OF_EVENTS: [&str; 2] = ["embedded", "recent"];
+const OF_PLACES: [&str; 5] = ["eager", "lazy", "composite", "fingerprint", "filter"];
+
 #[test]
 fn no_kind_for_values_is_left_out() {
     let mut known: Vec<String> = IndexKind::ALL
@@ -33,10 +37,11 @@ fn no_kind_for_values_is_left_out() {
         .filter(|kind| **kind != IndexKind::None)
         .map(ToString::to_string)
         .collect();
-    let mut listed = KINDS.to_vec();
     known.sort();
-    listed.sort_unstable();
-    assert_eq!(listed, known);
+    for mut listed in [KINDS.to_vec(), [&OF_EVENTS[..], &OF_PLACES].concat()] {
+        listed.sort_unstable();
+        assert_eq!(listed, known);
+    }
 }
 
 /// A dataset loaded with one kind of index.
@@ -378,9 +383,8 @@ fn ask_all(loaded: &Loaded, truth: &Value, dataset: &str, expected: usize) {
     );
 }
 
-/// By day each kind answers the questions of one of the two datasets: `share` is 0 or 1. In the
-/// nightly tier it answers those of both.
-fn run(share: usize, dataset: &str, file: &str, indexes: &[&str], expected: usize) {
+/// Asks with the kinds of `by_day`, and in the nightly tier with all.
+fn run(by_day: &[&'static str], dataset: &str, file: &str, indexes: &[&str], expected: usize) {
     let Some((folder, truth)) = real_data(dataset) else {
         return;
     };
@@ -389,9 +393,7 @@ fn run(share: usize, dataset: &str, file: &str, indexes: &[&str], expected: usiz
         ask_all(&loaded, &truth, dataset, expected);
     };
     // Two at a time, since most of the time is spent waiting for a process.
-    let kinds = KINDS.iter().copied().enumerate();
-    let kinds = kinds.filter(|(at, _)| esker_sim::is_nightly() || at % 2 == share);
-    let kinds: Vec<&'static str> = kinds.map(|(_, kind)| kind).collect();
+    let kinds = esker_sim::by_tier(by_day, &KINDS);
     let (first, second) = kinds.split_at(kinds.len() / 2);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| second.iter().copied().for_each(with));
@@ -441,7 +443,7 @@ pub(crate) fn run_at(store: &str, dataset: &str, file: &str, indexes: &[&str], e
 #[test]
 fn events_give_the_true_answers() {
     run(
-        0,
+        &OF_EVENTS,
         "events",
         "events.ndjson.zst",
         &["author", "time", "committer", "sha", "path", "repo", "dir"],
@@ -452,7 +454,7 @@ fn events_give_the_true_answers() {
 #[test]
 fn places_give_the_true_answers() {
     run(
-        1,
+        &OF_PLACES,
         "points",
         "points.ndjson.zst",
         &["lat:float", "lon:float", "country", "pop:int", "name"],

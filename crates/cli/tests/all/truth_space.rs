@@ -309,8 +309,8 @@ fn check(dataset: &str, timed: bool, expected: usize) {
     let spatial = LAYOUTS.map(|layout| (layout, format!("lon,lat:spatial:{layout}")));
     let both = LAYOUTS.map(|layout| (layout, format!("lon,lat@time:space-time:{layout}")));
     let indexes = spatial.iter().chain(both.iter().filter(|_| timed));
-    // By day every other one; the tests of the library have each of them.
-    let step = esker_sim::by_tier(2, 1);
+    // By day every third one; the tests of the library have each of them.
+    let step = esker_sim::by_tier(3, 1);
     for (layout, index) in indexes.step_by(step) {
         let loaded = Loaded::new(&file, index);
         for question in &plain {

@@ -24,14 +24,16 @@ mod scenes;
 mod world;
 
 use esker_sim::runner::series;
-use esker_sim::seeds;
+use esker_sim::{by_tier, seeds};
 
-/// The default number of seeds.
-const USUAL: u64 = 200;
+/// The default number of seeds, of which the nightly tier runs four times as many.
+fn usual() -> u64 {
+    by_tier(90, 200)
+}
 
 #[test]
 fn answers_are_as_acknowledged_and_indexes_equal_records() {
-    let seeds = seeds(USUAL);
+    let seeds = seeds(usual());
     let failed = series::<world::World>(seeds.start, seeds.end - seeds.start, 2);
     assert!(failed.is_empty(), "{} failures", failed.len());
 }

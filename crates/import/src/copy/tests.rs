@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use esker::{DatasetDef, Error, Index, Key, KeyType, Options, Request, field};
+use esker_sim::by_tier;
 use esker_store::{Dataset, Mode, Store, open};
 use tempfile::TempDir;
 
@@ -117,7 +118,8 @@ fn every_store_is_copied_to_every_store() {
 
 #[test]
 fn a_copy_that_stopped_continues_and_finds_what_changed_meanwhile() {
-    for kinds in 0..4 {
+    // In the usual tier from each and to each, but not in all pairs.
+    for kinds in by_tier(1..3, 0..4) {
         let room = Room::new();
         let from = if kinds & 1 == 0 {
             room.folder("a")
@@ -215,7 +217,8 @@ fn differences_are_named_and_mended() {
 fn versions_are_copied_once_each() {
     let room = Room::new();
     let versioned = || def().versions(3);
-    for (at, stop) in [0, 600, 1700, 4000].into_iter().enumerate() {
+    let stops = by_tier(vec![0, 1700], vec![0, 600, 1700, 4000]);
+    for (at, stop) in stops.into_iter().enumerate() {
         let from = room.folder(&format!("from {at}"));
         let dataset = filled(&*from, versioned());
         put(&*dataset, (0..RECORDS).step_by(2), "second");

@@ -332,7 +332,7 @@ fn agree(snapshot: &DatasetSnapshot<u64>, model: &Model, rng: &mut fastrand::Rng
 fn all_strategies_give_what_a_model_gives() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("ESKER_SEED").unwrap_or(0_u64);
-    for seed in first..first + number("ESKER_SEEDS").unwrap_or(20) {
+    for seed in first..first + number("ESKER_SEEDS").unwrap_or(esker_sim::by_tier(8, 20)) {
         let mut life = Life::new(seed);
         for round in 0..ROUNDS {
             let doing = std::panic::AssertUnwindSafe(|| {

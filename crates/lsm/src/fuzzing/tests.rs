@@ -207,5 +207,5 @@ fn chunks_of_the_obsolete_set() {
         };
         obsolete::encode(&set, sink).unwrap();
     }
-    campaign(9, 10_000, &corpus, &mut obsolete);
+    campaign(9, esker_sim::by_tier(4000, 10_000), &corpus, &mut obsolete);
 }

@@ -61,7 +61,7 @@ fn stored(set: &SeqSet) -> SeqSet {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(esker_sim::by_tier(32, 64)))]
 
     #[test]
     fn a_set_agrees_with_a_model_and_clones_stay_as_they_were(

@@ -236,7 +236,7 @@ fn random_read_options(rng: &mut fastrand::Rng) -> ReadOptions {
 
 #[test]
 fn tables_answer_as_the_model_does() {
-    for seed in 0..120 {
+    for seed in 0..esker_sim::by_tier(50, 120) {
         println!("seed {seed}");
         let mut rng = fastrand::Rng::with_seed(seed);
         let (entries, options) = (random_entries(&mut rng), random_options(&mut rng));

@@ -67,7 +67,8 @@ fn live_until(memory: &Memory, seed: u64, at: u64) -> (Vec<Model>, u64, u64) {
 #[test]
 fn power_cuts_all_over_several_compactions() {
     let cuts = std::env::var("ESKER_CUTS").ok();
-    let cuts = cuts.and_then(|cuts| cuts.parse().ok()).unwrap_or(40);
+    let cuts = cuts.and_then(|cuts| cuts.parse().ok());
+    let cuts = cuts.unwrap_or(esker_sim::by_tier(20, 40));
     for seed in seeds(3) {
         let (_, total, pieces) = live_until(&Memory::new(), seed, u64::MAX);
         assert!(pieces > 0, "nothing was merged in pieces");

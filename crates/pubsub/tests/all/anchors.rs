@@ -112,7 +112,7 @@ fn body(rng: &mut Rng) -> String {
 
 #[test]
 fn anchors_find_exactly_the_conditions_that_a_body_satisfies() {
-    for seed in 0..20 {
+    for seed in 0..esker_sim::by_tier(8, 20) {
         let mut rng = Rng::with_seed(seed);
         let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())));
         let db = PubSub::create_or_open(Path::new("/anchors"), options).unwrap();

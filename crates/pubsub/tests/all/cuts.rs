@@ -325,7 +325,9 @@ fn a_power_cut_before_any_call_loses_nothing_that_was_acknowledged() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let calls: usize = match number("ESKER_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("ESKER_SEEDS").unwrap_or(6)).map(run).sum(),
+        None => (0..number("ESKER_SEEDS").unwrap_or(esker_sim::by_tier(3, 6)))
+            .map(run)
+            .sum(),
     };
     assert!(calls > 100, "only {calls} calls: the test covers nothing");
 }

@@ -116,7 +116,7 @@ fn slow_and_quick_consumers_receive_everything_in_order() {
 
 #[test]
 fn consumers_of_changing_subscriptions_receive_all_matches() {
-    for seed in 0..60 {
+    for seed in 0..esker_sim::by_tier(24, 60) {
         let mut rng = Rng::with_seed(seed);
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
         let open = || -> (Database, Broker) {

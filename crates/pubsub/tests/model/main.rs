@@ -17,7 +17,7 @@ mod world;
 use std::sync::atomic::Ordering;
 
 use esker_sim::runner::seed as run_seed;
-use esker_sim::seeds;
+use esker_sim::{by_tier, seeds};
 use parking_lot::Mutex;
 
 use run::Run;
@@ -50,7 +50,7 @@ impl Totals {
 
 #[test]
 fn everything_meets_exactly_once() {
-    for seed in seeds(24) {
+    for seed in seeds(by_tier(12, 24)) {
         println!("seed {seed}");
         if let Err((_, report)) = run_seed::<Run>(seed) {
             panic!("{report}");
@@ -74,7 +74,7 @@ fn everything_meets_exactly_once() {
 #[test]
 fn threads_meet_exactly_once() {
     let (mut given, mut cuts) = (0, 0);
-    for seed in seeds(12) {
+    for seed in seeds(by_tier(5, 12)) {
         println!("seed {seed}");
         let (of_run, is_cut) = threads::run(seed);
         given += of_run;

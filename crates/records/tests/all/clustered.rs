@@ -483,7 +483,7 @@ fn records_that_are_stored_by_place_agree_with_the_model() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ESKER_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("ESKER_SEEDS").unwrap_or(by_tier(12, 40))).for_each(run),
+        None => (0..number("ESKER_SEEDS").unwrap_or(by_tier(8, 40))).for_each(run),
     }
 }
 

@@ -13,6 +13,7 @@ use esker::{
     Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind, KeyType, Options, Order,
     Query, Type,
 };
+use esker_sim::by_tier;
 use esker_sim::memory::Memory;
 
 const RECORDS: u64 = 20_000;
@@ -82,8 +83,10 @@ fn find(dataset: &Dataset, condition: &str) -> Query {
 
 #[test]
 fn an_and_of_two_selective_conditions_reads_little_more_than_its_answer() {
-    for kind in LISTS {
-        for maintenance in Maintenance::ALL {
+    for (n, kind) in LISTS.into_iter().enumerate() {
+        // In the usual tier every other strategy, and the others with the next kind.
+        let step = by_tier(2, 1);
+        for maintenance in Maintenance::ALL.into_iter().skip(n % step).step_by(step) {
             let _doing = Doing(format!("{kind}, {maintenance}"));
             let dataset = dataset(kind, maintenance, RECORDS);
             let right: Vec<u64> = (0..RECORDS)

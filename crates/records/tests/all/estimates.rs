@@ -149,7 +149,7 @@ fn condition(commits: &mut Commits) -> (String, f64) {
 }
 
 fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
-    let records = number("ESKER_RECORDS", 30_000) as u64;
+    let records = number("ESKER_RECORDS", by_tier(12_000, 30_000)) as u64;
     let (db, dataset) = store(kind, maintenance, None);
     let mut commits = Commits::new(seed);
     let mut wrong = Vec::new();
@@ -220,7 +220,7 @@ fn place(rng: &mut fastrand::Rng, towns: &[(f64, f64)]) -> (f64, f64) {
 }
 
 fn estimates_of_areas_fit(layout: Layout, seed: u64) -> Vec<String> {
-    let records = number("ESKER_RECORDS", 30_000) as u64;
+    let records = number("ESKER_RECORDS", by_tier(12_000, 30_000)) as u64;
     let (db, dataset) = store(IndexKind::None, Maintenance::Deferred, Some(layout));
     let mut rng = fastrand::Rng::with_seed(7 + seed);
     let town = |rng: &mut fastrand::Rng| (rng.f64() * 340.0 - 170.0, rng.f64() * 140.0 - 70.0);

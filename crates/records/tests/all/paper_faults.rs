@@ -10,6 +10,7 @@ use crate::common::{INDEXED, PATHS, TextQuery, check, converge, keys, open, path
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
 };
+use esker_sim::by_tier;
 use esker_sim::memory::{Memory, PowerCut};
 
 /// The place of the data when the store is queried.
@@ -320,14 +321,14 @@ fn fault_4_2_3_the_top_k_are_the_k_newest() {
         ids.truncate(10);
         ids
     };
-    for value in 0..VALUES {
+    for value in (0..VALUES).step_by(by_tier(7, 1)) {
         for at in names {
             let query = dataset.query().equals(&path(at), &value.to_string());
             let found = keys(query.limit(Some(10)));
             assert_eq!(found, newest(value, value, Order::Newest), "{at} {value}");
         }
     }
-    for lo in (0..VALUES).step_by(40) {
+    for lo in (0..VALUES).step_by(by_tier(110, 40)) {
         for order in [Order::Newest, Order::Oldest] {
             for at in names {
                 let (from, to) = (lo.to_string(), (lo + 25).to_string());
@@ -404,7 +405,7 @@ fn fault_4_2_6_the_zone_map_of_a_file_covers_all_its_blocks() {
 /// Also 4.4.3: a lookup between the write of the data and of the index loses nothing.
 #[test]
 fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
-    const RECORDS: u64 = 6000;
+    let records = by_tier(2500, 6000);
     for kind in INDEXED {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new()
@@ -443,13 +444,13 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
                 }
             }
             let _done = Done(&done);
-            for id in 0..RECORDS {
+            for id in 0..records {
                 let body = format!("{{\"id\":{id},\"v\":{}}}", id * 7919);
                 dataset.put_json(body.as_bytes()).unwrap();
                 written.store(id + 1, SeqCst);
             }
         });
-        for id in 0..RECORDS {
+        for id in 0..records {
             let value = (id * 7919).to_string();
             let found = keys(dataset.query().equals(&path("v"), &value));
             assert_eq!(found, [id.to_string()], "{kind}");
@@ -495,10 +496,11 @@ fn fault_4_2_8_the_index_survives_crash_reopening_and_backup() {
 
 #[test]
 fn fault_4_3_1_merges_drop_no_list() {
+    let each = by_tier(205, 605);
     for kind in INDEXED {
         let store = store(kind, Type::String, KeyType::Int);
         let mut batch = store.dataset.batch();
-        for id in 0..60_500 {
+        for id in 0..each * 100 {
             let body = format!("{{\"id\":{id},\"v\":\"user{:03}\"}}", id % 100);
             batch.put_json(body.as_bytes()).unwrap();
             if batch.len() == 100 {
@@ -510,7 +512,7 @@ fn fault_4_3_1_merges_drop_no_list() {
             for user in [0, 1, 50, 98, 99] {
                 let user = format!("user{user:03}");
                 let query = store.dataset.query().equals(&path("v"), &user);
-                assert_eq!(query.count().unwrap(), 605, "{kind} {place:?} {user}");
+                assert_eq!(query.count().unwrap(), each, "{kind} {place:?} {user}");
             }
         }
         check(&store.db);
@@ -519,7 +521,7 @@ fn fault_4_3_1_merges_drop_no_list() {
 
 #[test]
 fn fault_4_3_2_several_writers_neither_crash_nor_lose_entries() {
-    const EACH: u64 = 2000;
+    let each = by_tier(1000, 2000);
     for kind in INDEXED {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new()
@@ -534,8 +536,8 @@ fn fault_4_3_2_several_writers_neither_crash_nor_lose_entries() {
             for writer in 0..4 {
                 let dataset = dataset.clone();
                 scope.spawn(move || {
-                    for n in 0..EACH {
-                        let id = writer * EACH + n;
+                    for n in 0..each {
+                        let id = writer * each + n;
                         let body = format!("{{\"id\":{id},\"v\":{}}}", n % 4);
                         dataset.put_json(body.as_bytes()).unwrap();
                     }
@@ -544,7 +546,7 @@ fn fault_4_3_2_several_writers_neither_crash_nor_lose_entries() {
         });
         for value in 0..4 {
             let query = dataset.query().equals(&path("v"), &value.to_string());
-            assert_eq!(query.count().unwrap(), EACH, "{kind} {value}");
+            assert_eq!(query.count().unwrap(), each, "{kind} {value}");
         }
         check(&db);
     }

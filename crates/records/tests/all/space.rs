@@ -654,7 +654,7 @@ fn areas_and_neighbours_agree_with_the_model() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ESKER_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("ESKER_SEEDS").unwrap_or(esker_sim::by_tier(10, 60))).for_each(run),
+        None => (0..number("ESKER_SEEDS").unwrap_or(esker_sim::by_tier(6, 60))).for_each(run),
     }
 }
 

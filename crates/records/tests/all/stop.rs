@@ -31,6 +31,10 @@ const MOST_AFTER: u64 = 300;
 /// Records in several components of each tree and in the memtables, some of them replaced or
 /// deleted.
 fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
+    filled_with(fs, strategy, RECORDS)
+}
+
+fn filled_with(fs: Arc<dyn Fs>, strategy: usize, records: u64) -> Database {
     let options = small(fs).table_size(128 << 10);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
@@ -48,13 +52,13 @@ fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
         let json = format!("{{\"id\":{id},\"other\":{other}{values},\"pad\":\"{pad}\"}}");
         dataset.put_json(json.as_bytes()).unwrap();
     };
-    for n in 0..RECORDS {
-        put(n * 1999 % RECORDS, n % 3);
+    for n in 0..records {
+        put(n * 1999 % records, n % 3);
     }
-    for id in (0..RECORDS).step_by(7) {
+    for id in (0..records).step_by(7) {
         put(id, 3);
     }
-    for id in (0..RECORDS).step_by(11) {
+    for id in (0..records).step_by(11) {
         let key = key_of(&dataset, id);
         assert!(dataset.delete(&key).unwrap().is_some());
     }
@@ -219,7 +223,8 @@ fn strategies() -> &'static [usize] {
 fn a_read_stopped_before_it_begins_reads_nothing_and_leaves_others_alone() {
     for &strategy in strategies() {
         let memory = Memory::new();
-        let db = filled(Arc::new(memory.clone()), strategy);
+        let records = by_tier(1000, RECORDS);
+        let db = filled_with(Arc::new(memory.clone()), strategy, records);
         let cancelled = Stop::new();
         cancelled.cancel();
         let late = Stop::at(Instant::now());
@@ -270,7 +275,7 @@ fn a_read_cancelled_in_the_middle_ends_soon_and_can_be_repeated() {
                     Ok(found) => assert_eq!(found, right),
                     stopped => is_cancelled(stopped, "cancelled"),
                 }
-                at *= 3;
+                at *= by_tier(9, 3);
             }
             assert_eq!(read(&db).unwrap(), right);
         }

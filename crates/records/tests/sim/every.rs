@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use esker_sim::by_tier;
+
 use crate::action::{
     Action, CHOOSE_EVERY, Change, DECLARED, Def, Inside, Method, PATHS, Settings, Step, Write,
 };
@@ -15,8 +17,11 @@ use crate::generate;
 use crate::runner::{as_case, attempt, caught};
 use crate::world::World;
 
-/// The default step between two calls at which the power is cut.
-const STRIDE: u64 = 5;
+/// The default step between two calls at which the power is cut. No multiple of the number of
+/// modes, which take turns.
+fn stride() -> u64 {
+    by_tier(19, 5)
+}
 
 fn nothing() -> Inside {
     Inside {
@@ -457,9 +462,9 @@ fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
                 seed: 0,
             });
         }
-        // A long run (`all`) cuts at every call, a short one at every fifth call of each list.
-        let first = if all { 0 } else { turn as u64 % STRIDE };
-        for after in (first..=calls).step_by(if all { 1 } else { STRIDE as usize }) {
+        // A long run (`all`) cuts at every call, a short one at some calls of each list.
+        let step = if all { 1 } else { stride() };
+        for after in (turn as u64 % step..=calls).step_by(step as usize) {
             for mode in 0..if all { MODES.len() } else { 1 } {
                 cut(Action::Cut {
                     store: 0,

@@ -41,16 +41,18 @@ mod widen;
 mod world;
 
 use esker_sim::runner::series;
-use esker_sim::seeds;
+use esker_sim::{by_tier, seeds};
 
 use world::World;
 
-/// The default number of seeds.
-const USUAL: u64 = 300;
+/// The default number of seeds, of which the nightly tier runs four times as many.
+fn usual() -> u64 {
+    by_tier(100, 300)
+}
 
 #[test]
 fn runs_of_many_seeds_give_what_the_model_gives() {
-    let seeds = seeds(USUAL);
+    let seeds = seeds(usual());
     let asked = std::env::var("ESKER_SEEDS").is_ok();
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let threads = if asked { cores } else { cores.min(2) };

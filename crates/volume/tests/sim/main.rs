@@ -32,17 +32,19 @@ mod volumes;
 mod world;
 
 use esker_sim::runner::series;
-use esker_sim::seeds;
 use esker_sim::world::World as _;
+use esker_sim::{by_tier, seeds};
 
 use world::World;
 
-/// The default number of seeds.
-const USUAL: u64 = 100;
+/// The default number of seeds, of which the nightly tier runs four times as many.
+fn usual() -> u64 {
+    by_tier(45, 100)
+}
 
 #[test]
 fn histories_of_many_seeds_are_linearizable_and_replicas_agree() {
-    let seeds = seeds(USUAL);
+    let seeds = seeds(usual());
     let asked = std::env::var("ESKER_SEEDS").is_ok();
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let threads = if asked { cores } else { cores.min(2) };

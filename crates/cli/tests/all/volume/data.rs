@@ -72,7 +72,8 @@ fn the_papers_example_is_mapped_as_in_its_figure() {
 fn nothing_acknowledged_is_lost_when_nodes_are_killed_or_stopped() {
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 256;
-    const WRITES: u64 = 900;
+    // Three parts, in each of which a node goes and comes back.
+    let part = esker_sim::by_tier(150, 300);
     let (seed, mut cluster) = (esker_sim::seeds(1).start, Cluster::new());
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -90,28 +91,28 @@ fn nothing_acknowledged_is_lost_when_nodes_are_killed_or_stopped() {
     let mut reached = 1;
     let mut gone = None;
     let mut client = cluster.connect(reached, "disk");
-    for version in 1..=WRITES {
+    for version in 1..=3 * part {
         // The leader of most groups dies, then it is stopped, then another node dies; each comes
         // back later.
-        if version % 300 == 100 {
-            let victim = match version {
-                700.. => random.usize(1..=3),
+        if version % part == part / 3 {
+            let victim = match version / part {
+                2 => random.usize(1..=3),
                 _ => cluster.leader(reached),
             };
             if victim == reached {
                 reached = victim % 3 + 1;
                 client = cluster.connect(reached, "disk");
             }
-            match version {
-                400 => cluster.pause(victim),
+            match version / part {
+                1 => cluster.pause(victim),
                 _ => cluster.kill(victim),
             }
             gone = Some(victim);
         }
-        if version % 300 == 0
+        if version % part == 0
             && let Some(node) = gone.take()
         {
-            if version == 600 {
+            if version == 2 * part {
                 // It led when it was stopped: what it believes is old.
                 cluster.go_on(node);
                 let mut client = cluster.connect(node, "disk");

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use esker::maintain::RepairOptions;
 use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Type, field};
+use esker_sim::by_tier;
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
 
@@ -95,7 +96,7 @@ fn what_had_expired_comes_back_in_no_backup_and_no_named_snapshot() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut world = world(seed, &mut rng);
         let mut kept: Vec<Kept> = Vec::new();
-        for round in 0..160 {
+        for round in 0..by_tier(80, 160) {
             world.tick(&mut rng);
             world.write(&mut rng);
             world.disturb(&mut rng);
@@ -130,7 +131,7 @@ fn what_had_expired_comes_back_in_no_backup_and_no_named_snapshot() {
         check(&world.db);
     }
     assert!(
-        backups > 100 && hidden > 200,
+        backups > by_tier(50, 100) && hidden > by_tier(100, 200),
         "{backups} backups, {hidden} hidden"
     );
 }
