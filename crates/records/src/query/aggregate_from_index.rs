@@ -356,7 +356,7 @@ impl<'a> Source<'a> {
             .count_values(self.attribute, loan.bytes(), &self.costs.index)
     }
 
-    /// As [`Source::read_all`], from the counts of all values, of which each record has at most one.
+    /// As [`Source::read_all`], from the counts of all values. Each record has at most one value.
     fn read_counts(
         &self,
         counts: ValueCounts,

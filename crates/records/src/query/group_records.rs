@@ -1,5 +1,5 @@
-//! Groups of records. Without an index the records are scanned in several parts (`parallel.rs`). Each
-//! part has groups and entries of its own, which are merged in the end, so the result does not
+//! Groups of records. Without an index the records are scanned in several parts (`parallel.rs`).
+//! Each part has groups and entries of its own, which are merged in the end, so the result does not
 //! depend on the parts. Where records are stored in two places, the scan is one part.
 
 use std::ops::ControlFlow;

@@ -93,7 +93,7 @@ impl CurrentFilter<'_> {
         memory: usize,
         cost: &Cost,
     ) -> Result<Option<ValueCounts>> {
-        // Kinds whose keys begin with the value. Not eager lists: each has all older postings again.
+        // Kinds whose keys begin with the value. An eager list repeats the older postings.
         let min_entries = match attribute.kind {
             IndexKind::Composite | IndexKind::Recent => MIN_ENTRIES,
             IndexKind::Lazy => MIN_PIECES,
