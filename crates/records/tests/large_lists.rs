@@ -70,7 +70,7 @@ const BUDGET: usize = 16 << 20;
 /// A single test, so that no other test allocates at the same time.
 #[test]
 fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory() {
-    let records = number("ESKER_RECORDS", esker_sim::by_tier(80_000, 200_000));
+    let records = number("ESKER_RECORDS", 200_000);
     for (kind, records) in [
         (IndexKind::Lazy, records),
         (IndexKind::Composite, records),

@@ -13,8 +13,7 @@ use esker_lsm::{
 pub(crate) use esker_sim::seeds;
 
 /// The calls of so many at which a sweep cuts the power or fails: all in the nightly tier. In the
-/// usual one every other one, the odd ones with two seeds and the even ones with the next two, so
-/// that neither is only met with some modes.
+/// usual one every other one: the odd ones with two seeds, and the even ones with the next two.
 pub(crate) fn chosen(seed: u64, total: u64) -> impl Iterator<Item = u64> {
     let step = esker_sim::by_tier(2, 1);
     (1 + seed / 2 % step..=total).step_by(step as usize)

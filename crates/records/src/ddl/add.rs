@@ -57,7 +57,16 @@ impl Handle {
         declared: &mut Vec<Path>,
         progress: &mut OnProgress<'_>,
     ) -> Result<Option<IndexChange>> {
-        for field in fields {
+        // One that is begun already comes first.
+        let begun = self
+            .layout()
+            .building
+            .as_ref()
+            .map(|b| b.attribute.path.clone());
+        let (first, others): (Vec<&Path>, Vec<&Path>) = fields
+            .iter()
+            .partition(|field| begun.as_ref() == Some(*field));
+        for field in first.into_iter().chain(others) {
             let layout = self.layout();
             let begun = layout.building.as_ref();
             // `add_claimed` resumes an unfinished change of another path, or refuses.

@@ -289,10 +289,13 @@ impl<'a> Source<'a> {
         steps: &mut Steps,
         give: &mut Give<'_>,
     ) -> Result<bool> {
-        if self.only.is_none()
-            && let Some(counts) = self.count_values()?
-        {
-            return self.read_counts(counts, totals, steps, give);
+        if self.only.is_none() {
+            let loan = self.view.dataset.shared.borrow(Account::Queries);
+            let (filter, cost) = (self.current_filter(), &self.costs.index);
+            let counts = filter.count_values(self.attribute, loan.bytes(), cost)?;
+            if let Some(counts) = counts {
+                return self.read_counts(counts, totals, steps, give);
+            }
         }
         let lookup = self.lookup();
         let counts_all = self.only.is_none() && totals.wants_count();
@@ -348,12 +351,6 @@ impl<'a> Source<'a> {
             expired: self.expired.as_deref(),
             background: self.view.dataset.shared.group.options().background,
         }
-    }
-
-    fn count_values(&self) -> Result<Option<ValueCounts>> {
-        let loan = self.view.dataset.shared.borrow(Account::Queries);
-        self.current_filter()
-            .count_values(self.attribute, loan.bytes(), &self.costs.index)
     }
 
     /// As [`Source::read_all`], from the counts of all values. Each record has at most one value.

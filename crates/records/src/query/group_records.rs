@@ -165,9 +165,9 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
 fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
-    let background = context.view.dataset.shared.group.options().background;
+    let background = context.view.dataset.shared.group.options().background && keys.is_all();
     let ranges = parallel::ranges(background, &context.components, MIN_ENTRIES, None)?;
-    if !keys.is_all() || ranges.len() == 1 {
+    if ranges.len() == 1 {
         return Ok(vec![keys.clone()]);
     }
     let spans = ranges.into_iter().map(|range| (range.lo, range.hi));

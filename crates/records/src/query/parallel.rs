@@ -19,8 +19,8 @@ pub(super) struct KeyRange {
     pub(super) hi: Option<Vec<u8>>,
 }
 
-/// Splits the keys before `hi`, or all, into ranges of at least `min_entries` entries.
-/// `background` is false in a store without threads.
+/// Splits the keys before `hi`, or all, into ranges of about `min_entries` entries at least.
+/// `background` is false in a store without threads: then no table is opened.
 pub(super) fn ranges(
     background: bool,
     components: &[Component],

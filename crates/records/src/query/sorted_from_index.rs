@@ -107,6 +107,7 @@ pub(super) fn from_index(
         parts: Vec::new(),
         value: Vec::new(),
         has_begun: false,
+        has_fetched: false,
         found: 0,
         left: source.reads,
         gives_up: false,
@@ -285,6 +286,7 @@ struct Walk<'a> {
     /// The value of the last entry, if there was one.
     value: Vec<u8>,
     has_begun: bool,
+    has_fetched: bool,
     /// Rows that are wanted.
     found: usize,
     /// Records that may still be looked up.
@@ -321,8 +323,9 @@ impl Walk<'_> {
         self.has_begun = true;
         if is_new {
             let missing = self.wanted.most.saturating_sub(self.found);
-            // Where all that wait are current, as many as are missing are likely to be enough.
-            let least = if self.validity.is_exact() { 1 } else { FEW };
+            // Where all that wait are current, as many as are missing may be enough.
+            let is_first = self.validity.is_exact() && !self.has_fetched;
+            let least = if is_first { 1 } else { FEW };
             if missing == 0 || self.waiting.len() >= missing.max(least) {
                 self.fetch(steps)?;
             }
@@ -362,6 +365,7 @@ impl Walk<'_> {
 
     /// Fetches the records of the waiting candidates, and takes the rows of those that are current.
     fn fetch(&mut self, steps: &mut Steps) -> Result<()> {
+        self.has_fetched = true;
         let mut waiting = std::mem::take(&mut self.waiting);
         let parts = std::mem::take(&mut self.parts);
         // Of the entries of a record, the first of its newest write.

@@ -2,11 +2,14 @@
 //! and several threads read a range of keys each.
 //!
 //! **Invariant.** If [`Validity::is_exact`], the number of every replaced write with an entry in
-//! the index tree is in the obsolete set. So components can be counted one by one.
+//! the index tree is in the obsolete set. So components can be counted one by one, and a part of
+//! which the set has nothing without a look at it. Not a memtable, which writers fill meanwhile, nor
+//! by the number of a posting list, which is that of its newest posting.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use esker_lsm::coding::Own;
+use esker_lsm::read::Part;
 use esker_lsm::table::ReadOptions;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
 use esker_model::definition::IndexKind;
@@ -25,7 +28,7 @@ const MAX_BYTES: usize = 2 << 20;
 /// Bytes of a [`ValueCount`] besides its value and key.
 const OVERHEAD: usize = size_of::<ValueCount>() + 32;
 
-/// A posting list has at least so many times the entries that its tree has.
+/// The same for a tree of posting lists, most of which have many postings.
 const MIN_PIECES: u64 = MIN_ENTRIES / 64;
 
 /// The current entries of a value.
@@ -107,7 +110,8 @@ impl CurrentFilter<'_> {
         let ranges = parallel::ranges(self.background, &components, min_entries, hi)?;
         // Another one is for what the threads have seen together.
         let share = memory / (ranges.len() + 1);
-        let Some(span) = SeqSpan::of(&components, share / 2) else {
+        let has_lists = attribute.kind == IndexKind::Lazy;
+        let Some(span) = SeqSpan::of(&components, has_lists, share / 2) else {
             return Ok(None);
         };
         let task = CountTask {
@@ -115,6 +119,7 @@ impl CurrentFilter<'_> {
             attribute,
             index,
             components: &components,
+            has_lists,
             span,
             max_bytes: MAX_BYTES.min(share / 2),
             is_unsuitable: AtomicBool::new(false),
@@ -191,8 +196,8 @@ struct SeqSpan {
 }
 
 impl SeqSpan {
-    /// `None` if a bit for each takes more than `memory` bytes.
-    fn of(components: &[Component], memory: usize) -> Option<SeqSpan> {
+    /// `None` if a bit for each takes more than `memory` bytes. Lists may have postings of any age.
+    fn of(components: &[Component], has_lists: bool, memory: usize) -> Option<SeqSpan> {
         let bounds = components.iter().filter_map(|component| match component {
             Component::Memtable(memtable) => memtable.seq_bounds(),
             Component::Run(run) => Some((run.component().min, run.component().max)),
@@ -200,6 +205,7 @@ impl SeqSpan {
         let (first, last) = bounds
             .reduce(|(min, max), (first, last)| (min.min(first), max.max(last)))
             .unwrap_or((0, 0));
+        let first = if has_lists { 0 } else { first };
         let words = usize::try_from((last - first) / 64 + 1).ok()?;
         let fits = words <= memory / size_of::<u64>();
         fits.then_some(SeqSpan { first, words })
@@ -212,6 +218,8 @@ struct CountTask<'a> {
     attribute: &'a Attribute,
     index: &'a dyn IndexType,
     components: &'a [Component],
+    /// True if entries of the tree have older postings than their numbers say.
+    has_lists: bool,
     span: SeqSpan,
     max_bytes: usize,
     /// Set if the records are not to be counted so.
@@ -251,7 +259,9 @@ impl CountTask<'_> {
         for component in self.components {
             for part in component.parts(&range.lo, range.hi.as_deref()) {
                 let (first, last) = part.seq_bounds();
-                let hides_some = !self.filter.admits_all(first, last);
+                let first = if self.has_lists { 0 } else { first };
+                let is_table = matches!(part, Part::Table(_));
+                let hides_some = !is_table || !self.filter.admits_all(first, last);
                 let options = ReadOptions {
                     fill_cache: false,
                     readahead: READAHEAD,
@@ -356,7 +366,7 @@ impl Counted {
                 self.has_repeated |= *word & bit != 0;
                 *word |= bit;
             }
-            // Where the span is not that of all postings, nothing shows which ones are repeated.
+            // A later write than the span has, or one of which nothing shows whether it is repeated.
             None => self.has_repeated = true,
         }
     }

@@ -142,6 +142,54 @@ fn lists_and_very_many_values_are_left_to_the_walk_in_order() {
     }
 }
 
+/// A list has the number of its newest posting, and obsolete ones that are older.
+#[test]
+fn obsolete_postings_behind_a_newer_one_do_not_count() {
+    for is_deleted in [false, true] {
+        let (db, dataset) = dataset(IndexKind::Lazy);
+        for id in 1..=300 {
+            let body = format!("{{\"id\":{id},\"v\":0}}");
+            dataset.put_json(body).unwrap();
+        }
+        db.flush().unwrap();
+        let mut model: BTreeMap<u64, i64> = (1..=300).map(|id| (id, 0)).collect();
+        if is_deleted {
+            dataset.delete(&dataset.parse_key("1").unwrap()).unwrap();
+            model.remove(&1);
+        } else {
+            dataset.put_json(br#"{"id":1,"v":1}"#).unwrap();
+            model.insert(1, 1);
+        }
+        assert_eq!(
+            counted(&dataset.handle.snapshot(), MEMORY),
+            expected(&model)
+        );
+    }
+}
+
+#[test]
+fn writes_during_a_count_do_not_count() {
+    let (_db, dataset) = dataset(IndexKind::Composite);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut id = 0;
+            while !ends.load(Relaxed) && id < 30_000 {
+                let body = format!("{{\"id\":{id},\"v\":{}}}", id % 40);
+                dataset.put_json(body).unwrap();
+                id += 1;
+            }
+        });
+        for _ in 0..300 {
+            let view = dataset.handle.snapshot();
+            let (counts, keys) = counted(&view, MEMORY);
+            let entries: Option<u64> = counts.map(|counts| counts.values().sum());
+            assert!(entries.is_none_or(|entries| entries == keys));
+        }
+        ends.store(true, Relaxed);
+    });
+}
+
 /// An index of keys may have replaced puts of an earlier strategy which no index had entries of.
 #[test]
 fn keys_of_an_earlier_strategy_are_not_counted_by_the_set() {

@@ -204,7 +204,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     }
     let mut rng = fastrand::Rng::with_seed(seeds(1).start);
     let (mut unfinished, mut resumed, mut done) = (0, 0, 0);
-    let kills = number("ESKER_KILLS", by_tier(5, 25));
+    let kills = number("ESKER_KILLS", by_tier(8, 25));
     for kill in 0..kills {
         let steps = rng.usize(1..400);
         let first = next;

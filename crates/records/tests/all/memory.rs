@@ -12,7 +12,6 @@ use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type};
 use esker_lsm::Account;
-use esker_sim::by_tier;
 
 const BUDGET: usize = 32 << 20;
 /// Set in the measured process.
@@ -64,7 +63,7 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
         assert!((0..3).any(is_within));
         return;
     }
-    let records = number("ESKER_RECORDS", by_tier(100_000, 200_000));
+    let records = number("ESKER_RECORDS", 200_000);
     let folder = tempfile::tempdir().unwrap();
     let before = highest();
     let options = Options::new()

@@ -300,7 +300,7 @@ fn every_kind_and_strategy_answers_as_a_look_at_each_record_does() {
     }
 }
 
-const MANY: u64 = 21_000;
+const MANY: u64 = 30_000;
 
 /// A store with more records and groups than a query can borrow memory for.
 fn many(fs: Arc<dyn Fs>) -> (esker::Database, esker::Dataset) {

@@ -160,8 +160,10 @@ impl Model for Bounds {
         events.extend(state.network.iter().map(deliver));
         for core in &state.cores {
             let id = NodeId(events_id(core));
-            // Nodes differ by their numbers only: in the usual tier one of them stands first.
-            let may_be_first = esker_sim::is_nightly() || id == NodeId(1);
+            // Without a change of members nodes differ by their numbers only: in the usual tier one
+            // of them stands first.
+            let are_alike = self.changes == 0;
+            let may_be_first = !are_alike || esker_sim::is_nightly() || id == NodeId(1);
             let may_stand = state.elections > 0 || may_be_first;
             if state.elections < self.elections && !core.is_leader() && may_stand {
                 events.push(Event::Elect(id));
