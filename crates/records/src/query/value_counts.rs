@@ -3,8 +3,8 @@
 //!
 //! **Invariant.** If [`Validity::is_exact`], the number of every replaced write with an entry in
 //! the index tree is in the obsolete set. So components can be counted one by one, and a part of
-//! which the set has nothing without a look at it. Not a memtable, which writers fill meanwhile, nor
-//! by the number of a posting list, which is that of its newest posting.
+//! which the set has nothing without a look at it. Not so a memtable, which writers fill meanwhile,
+//! nor a posting list by its number, which is that of its newest posting.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -366,7 +366,7 @@ impl Counted {
                 self.has_repeated |= *word & bit != 0;
                 *word |= bit;
             }
-            // A later write than the span has, or one of which nothing shows whether it is repeated.
+            // Nothing shows whether a write outside of the span is repeated.
             None => self.has_repeated = true,
         }
     }
