@@ -154,7 +154,7 @@ fn obsolete_postings_behind_a_newer_one_do_not_count() {
         db.flush().unwrap();
         let mut model: BTreeMap<u64, i64> = (1..=300).map(|id| (id, 0)).collect();
         if is_deleted {
-            dataset.delete(&dataset.parse_key("1").unwrap()).unwrap();
+            dataset.delete(dataset.parse_key("1").unwrap()).unwrap();
             model.remove(&1);
         } else {
             dataset.put_json(br#"{"id":1,"v":1}"#).unwrap();
