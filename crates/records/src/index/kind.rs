@@ -17,6 +17,15 @@ use super::cost::{AttributeProfile, Figures, Workload};
 use super::lookup::Lookup;
 use crate::error::{Error, Result};
 
+/// The writes that an entry of a tree represents.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// An entry represents the write with its sequence number.
+    One,
+    /// An entry represents that write and older ones: a list.
+    Older,
+}
+
 /// An attribute of a dataset with its index, according to one definition.
 pub struct Attribute {
     /// The attribute itself, which is also in the layout's shape.
@@ -368,6 +377,13 @@ pub trait IndexType: Send + Sync {
     /// tree has index entries of one value.
     fn is_in_value_order(&self) -> bool {
         false
+    }
+
+    /// What an entry of its tree represents, if each posting is in one component of the tree only
+    /// and the tree's keys begin with the encoded value. Then the entries of a value can be
+    /// counted component by component.
+    fn adds_up(&self) -> Option<Tells> {
+        None
     }
 
     /// True for a tree of points: each put is one index entry, and areas are ranges of its keys.

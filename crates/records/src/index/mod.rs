@@ -32,6 +32,7 @@ pub(crate) use each::each_entry;
 pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
 pub(crate) use in_order::{Bounds, InOrder};
+pub use kind::Tells;
 pub use kind::{
     Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,
 };
@@ -43,4 +44,4 @@ pub(crate) use kinds::{
 pub use lookup::Lookup;
 pub(crate) use lookup::{FilterRule, Looks};
 pub use types::IndexTypes;
-pub use walk::{Tells, TreeEntry};
+pub use walk::TreeEntry;

@@ -11,22 +11,13 @@ use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
 use super::best::Best;
-use super::kind::Attribute;
+use super::kind::{Attribute, Tells};
 use super::lookup::Lookup;
 use super::queue::Queue;
 use crate::error::Result;
 
 /// The most blocks that are read together.
 const TOGETHER: usize = 64;
-
-/// The writes that an entry of a tree represents.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Tells {
-    /// An entry represents the write with its sequence number.
-    One,
-    /// An entry represents that write and older ones: a list.
-    Older,
-}
 
 /// A stored entry, which may be superseded or a delete.
 pub struct TreeEntry<'a> {

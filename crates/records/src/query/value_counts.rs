@@ -12,13 +12,12 @@ use esker_lsm::coding::Own;
 use esker_lsm::read::Part;
 use esker_lsm::table::ReadOptions;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
-use esker_model::definition::IndexKind;
 use esker_model::schema::other;
 
 use super::key_cursor::READAHEAD;
 use super::parallel::{self, KeyRange, MIN_ENTRIES};
 use crate::error::{Error, Result};
-use crate::index::{Attribute, Entry, IndexType};
+use crate::index::{Attribute, Entry, IndexType, Tells};
 use crate::maintenance::Validity;
 
 /// The most bytes of values in each thread: with more different values a walk in their order is
@@ -96,21 +95,17 @@ impl CurrentFilter<'_> {
         memory: usize,
         cost: &Cost,
     ) -> Result<Option<ValueCounts>> {
-        // Kinds whose keys begin with the value. An eager list repeats the older postings.
-        let min_entries = match attribute.kind {
-            IndexKind::Composite | IndexKind::Recent => MIN_ENTRIES,
-            IndexKind::Lazy => MIN_PIECES,
-            _ => return Ok(None),
-        };
-        let Some(index) = attribute.index().filter(|_| self.validity.is_exact()) else {
+        let index = attribute.index().filter(|_| self.validity.is_exact());
+        let Some((index, tells)) = index.and_then(|index| Some((index, index.adds_up()?))) else {
             return Ok(None);
         };
+        let has_lists = tells == Tells::Older;
+        let min_entries = if has_lists { MIN_PIECES } else { MIN_ENTRIES };
         let components = self.snapshot.components(attribute.index_tree()?);
         let hi = other(attribute.ty).map(<[u8]>::to_vec);
         let ranges = parallel::ranges(self.background, &components, min_entries, hi)?;
         // Another one is for what the threads have seen together.
         let share = memory / (ranges.len() + 1);
-        let has_lists = attribute.kind == IndexKind::Lazy;
         let Some(span) = SeqSpan::of(&components, has_lists, share / 2) else {
             return Ok(None);
         };

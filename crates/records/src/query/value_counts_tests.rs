@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker_model::definition::{DatasetDef, Index, Maintenance};
+use esker_model::definition::{DatasetDef, Index, IndexKind, Maintenance};
 use esker_model::schema::{KeyType, Type, Value};
 use esker_sim::memory::Memory;
 

@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::estimate::{self, Values};
-use crate::index::walk::{Tells, walk};
+use crate::index::kind::Tells;
+use crate::index::walk::walk;
 use crate::index::{
     Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
@@ -70,6 +71,10 @@ impl IndexType for Composite {
 
     fn is_in_value_order(&self) -> bool {
         true
+    }
+
+    fn adds_up(&self) -> Option<Tells> {
+        Some(Tells::One)
     }
 
     fn entries_of(

@@ -13,9 +13,10 @@ use crate::error::{Error, Result};
 use crate::index::build::{Build, Lists, WritePiece};
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::estimate::{Postings, Values};
+use crate::index::kind::Tells;
 use crate::index::posting_merge::PostingOperator;
 use crate::index::purge::Purge;
-use crate::index::walk::{Tells, walk};
+use crate::index::walk::walk;
 use crate::index::{
     Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
 };
@@ -93,6 +94,10 @@ impl IndexType for Lazy {
 
     fn is_in_value_order(&self) -> bool {
         true
+    }
+
+    fn adds_up(&self) -> Option<Tells> {
+        Some(Tells::Older)
     }
 
     fn entries_of(

@@ -21,8 +21,9 @@ use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::estimate::Values;
+use crate::index::kind::Tells;
 use crate::index::seen::Seen;
-use crate::index::walk::{Tells, walk};
+use crate::index::walk::walk;
 use crate::index::{
     Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
 };
@@ -86,6 +87,10 @@ impl IndexType for Recent {
 
     fn is_in_value_order(&self) -> bool {
         true
+    }
+
+    fn adds_up(&self) -> Option<Tells> {
+        Some(Tells::One)
     }
 
     fn entries_of(
