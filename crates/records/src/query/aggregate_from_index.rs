@@ -340,7 +340,7 @@ impl<'a> Source<'a> {
             }
             (None, _) => (0, 0),
         };
-        self.finish(totals, (with, without), is_wanted, steps, give)
+        self.finish(totals, with, without, is_wanted, steps, give)
     }
 
     /// Decides by the obsolete set alone which entries are current.
@@ -396,7 +396,7 @@ impl<'a> Source<'a> {
             with
         };
         let without = records.saturating_sub(with);
-        self.finish(values.totals, (with, without), is_wanted, steps, give)
+        self.finish(values.totals, with, without, is_wanted, steps, give)
     }
 
     /// Gives what is left once the values are read: the group of all records, or that of the
@@ -404,7 +404,8 @@ impl<'a> Source<'a> {
     fn finish(
         &self,
         mut totals: ValueTotals,
-        (with, without): (u64, u64),
+        with: u64,
+        without: u64,
         is_wanted: bool,
         steps: &mut Steps,
         give: &mut Give<'_>,

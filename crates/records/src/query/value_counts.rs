@@ -2,9 +2,10 @@
 //! and several threads read a range of keys each.
 //!
 //! **Invariant.** If [`Validity::is_exact`], the number of every replaced write with an entry in
-//! the index tree is in the obsolete set. So components can be counted one by one, and a part of
-//! which the set has nothing without a look at it. Not so a memtable, which writers fill meanwhile,
-//! nor a posting list by its number, which is that of its newest posting.
+//! the index tree is in the obsolete set. So components can be counted one by one. Entries of a
+//! table are not looked up in the set if it has no number in the table's range of numbers. A
+//! memtable has no such range, since writers fill it meanwhile; that of posting lists begins at 0,
+//! since the number of a list is that of its newest posting.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -27,7 +28,7 @@ const MAX_BYTES: usize = 2 << 20;
 /// Bytes of a [`ValueCount`] besides its value and key.
 const OVERHEAD: usize = size_of::<ValueCount>() + 32;
 
-/// The same for a tree of posting lists, most of which have many postings.
+/// As [`MIN_ENTRIES`], for a tree of posting lists, most of which have many postings.
 const MIN_PIECES: u64 = MIN_ENTRIES / 64;
 
 /// The current entries of a value.
@@ -153,7 +154,9 @@ impl CurrentFilter<'_> {
             let is_whole = self.admits_all(run.component().min, run.component().max);
             if is_whole {
                 let metas = run.tables.iter().map(|table| table.meta());
-                puts += metas.map(|meta| meta.entries - meta.deletes).sum::<u64>();
+                puts += metas
+                    .map(|meta| meta.entries.saturating_sub(meta.deletes))
+                    .sum::<u64>();
             }
             !is_whole
         });
@@ -201,13 +204,13 @@ impl SeqSpan {
             .reduce(|(min, max), (first, last)| (min.min(first), max.max(last)))
             .unwrap_or((0, 0));
         let first = if has_lists { 0 } else { first };
-        let words = usize::try_from((last - first) / 64 + 1).ok()?;
+        let words = usize::try_from(last.saturating_sub(first) / 64 + 1).ok()?;
         let fits = words <= memory / size_of::<u64>();
         fits.then_some(SeqSpan { first, words })
     }
 }
 
-/// What the threads share.
+/// What the threads have in common.
 struct CountTask<'a> {
     filter: CurrentFilter<'a>,
     attribute: &'a Attribute,
