@@ -14,16 +14,33 @@ fn ask(args: &[&str]) -> Run {
     ask_with(&["user:recent", "at:embedded:time_s"], args)
 }
 
+/// A dataset of the records, in a folder of its own.
+struct Loaded {
+    store: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Loaded {
+    fn with(indexes: &[&str]) -> Loaded {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, store] =
+            ["records.ndjson", "db"].map(|n| dir.path().join(n).display().to_string());
+        std::fs::write(&file, RECORDS).unwrap();
+        let indexes: Vec<&str> = indexes.iter().flat_map(|i| ["--index", i]).collect();
+        let load = [&["load", &store, "d", &file, "--key", "id"], &indexes[..]].concat();
+        esker(&load).expect(0);
+        Loaded { store, _dir: dir }
+    }
+
+    fn ask(&self, args: &[&str]) -> Run {
+        let (verb, rest) = args.split_first().unwrap();
+        esker(&[&[verb, self.store.as_str(), "d"][..], rest].concat())
+    }
+}
+
 /// Asks a dataset with these indexes.
 fn ask_with(indexes: &[&str], args: &[&str]) -> Run {
-    let dir = tempfile::tempdir().unwrap();
-    let [file, store] = ["records.ndjson", "db"].map(|n| dir.path().join(n).display().to_string());
-    std::fs::write(&file, RECORDS).unwrap();
-    let indexes: Vec<&str> = indexes.iter().flat_map(|i| ["--index", i]).collect();
-    let load = [&["load", &store, "d", &file, "--key", "id"], &indexes[..]].concat();
-    esker(&load).expect(0);
-    let (verb, rest) = args.split_first().unwrap();
-    esker(&[&[verb, store.as_str(), "d"][..], rest].concat())
+    Loaded::with(indexes).ask(args)
 }
 
 fn lines(args: &[&str]) -> Vec<String> {
@@ -191,8 +208,8 @@ pub(crate) fn the_latest_of_each_value_is_found_with_any_index_and_none() {
     ] {
         let index = format!("user:{kind}");
         let indexes: &[&str] = if kind.is_empty() { &[] } else { &[&index] };
-        let ask =
-            |args: &[&str]| ask_with(indexes, &[&["find", "--latest-per", "user"], args].concat());
+        let loaded = Loaded::with(indexes);
+        let ask = |args: &[&str]| loaded.ask(&[&["find", "--latest-per", "user"], args].concat());
         assert_eq!(ask(&[]).expect(0).ids(), [2, 3], "{kind}");
         assert_eq!(ask(&["--offset", "1"]).expect(0).ids(), [3], "{kind}");
         assert_eq!(ask(&["--limit", "1"]).expect(0).ids(), [2], "{kind}");

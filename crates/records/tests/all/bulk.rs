@@ -2,20 +2,30 @@
 
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
 use esker::fs::Fs;
 use esker::{Dataset, DatasetDef, ErrorKind, KeyType, Order, PageToken, Query, Type};
 use esker_sim::hooked::{Call, Hooked};
-use esker_sim::memory::Memory;
+use esker_sim::memory::{Memory, PowerCut};
 
 const RECORDS: u64 = 4000;
 
+/// A copy of a store that is made once.
+fn filled() -> (Memory, esker::Database, Dataset) {
+    static IMAGE: OnceLock<Memory> = OnceLock::new();
+    let fs = IMAGE.get_or_init(image).power_cut(0, PowerCut::Kept);
+    let db = open(Arc::new(fs.clone())).unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    (fs, db, dataset)
+}
+
 /// Records with three values of each attribute; every seventh is written a second time, every
 /// eleventh is deleted.
-fn filled(fs: &Memory) -> (esker::Database, Dataset) {
+fn image() -> Memory {
+    let fs = Memory::new();
     let db = open(Arc::new(fs.clone())).unwrap();
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for (kind, name) in INDEXED.iter().zip(PATHS) {
@@ -40,7 +50,8 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
         let key = dataset.parse_key(&id.to_string()).unwrap();
         assert!(dataset.delete(&key).unwrap().is_some());
     }
-    (db, dataset)
+    drop((db, dataset));
+    fs
 }
 
 fn ids(query: Query, order: Order) -> Vec<u64> {
@@ -55,8 +66,7 @@ fn ids(query: Query, order: Order) -> Vec<u64> {
 
 #[test]
 fn every_record_comes_once_however_many_entries_it_has() {
-    let fs = Memory::new();
-    let (_db, dataset) = filled(&fs);
+    let (fs, _db, dataset) = filled();
     let there = |id: &u64| !id.is_multiple_of(11);
     let all: Vec<u64> = (0..RECORDS).filter(there).collect();
     let new: Vec<u64> = (0..RECORDS).step_by(7).filter(there).collect();
@@ -94,8 +104,8 @@ fn every_record_comes_once_however_many_entries_it_has() {
 /// process.
 #[test]
 fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
-    let fs = Memory::new();
-    drop(filled(&fs));
+    let (fs, db, dataset) = filled();
+    drop((db, dataset));
     let hooked = Hooked::new(Arc::new(fs.clone()));
     let made = Arc::new(AtomicUsize::new(0));
     let count = made.clone();
@@ -129,8 +139,7 @@ fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
 
 #[test]
 fn a_page_continues_in_any_order_of_visits() {
-    let fs = Memory::new();
-    let (_db, dataset) = filled(&fs);
+    let (_fs, _db, dataset) = filled();
     let query = dataset.query().between(&path("lazy"), "0", "60");
     let mut page = query.clone().limit(Some(3)).run().unwrap();
     assert_eq!(page.by_ref().count(), 3);

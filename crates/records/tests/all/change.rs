@@ -242,6 +242,33 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
     }
 }
 
+/// The same call continues a change that was broken off. One that differs in whether values of
+/// other types are allowed is another change.
+#[test]
+fn a_lenient_addition_that_was_broken_off_is_not_resumed_by_a_strict_one() {
+    for lenient in [true, false] {
+        let (db, dataset) = store(100);
+        let wanted = |lenient| {
+            let index = esker::Index::new(IndexKind::Composite);
+            index.of_type(Type::Int).lenient_if(lenient)
+        };
+        let mut stop = stop;
+        let begun = dataset
+            .add_index(path("v"), wanted(lenient))
+            .on_progress(&mut stop)
+            .run();
+        assert!(!begun.unwrap().complete);
+        let other = dataset.add_index(path("v"), wanted(!lenient)).run();
+        assert_eq!(other.unwrap_err().kind(), ErrorKind::Busy);
+        let same = dataset.add_index(path("v"), wanted(lenient)).run();
+        assert!(same.unwrap().complete);
+        agree(&dataset.snapshot(), 0..7);
+        let text = dataset.put_json(br#"{"id":1000,"v":"a text"}"#);
+        assert_eq!(text.is_ok(), lenient);
+        check(&db);
+    }
+}
+
 #[test]
 fn a_batch_that_was_begun_before_a_change_is_in_the_new_index() {
     for (from, to) in pairs() {
