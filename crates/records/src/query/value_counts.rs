@@ -224,8 +224,18 @@ struct CountTask<'a> {
     is_unsuitable: AtomicBool,
 }
 
+/// What is read of a part of a component.
+struct Bounds<'a> {
+    /// The end of the range of keys.
+    hi: Option<&'a [u8]>,
+    /// False if all entries are current.
+    hides_some: bool,
+}
+
 /// The counts of one thread.
 struct Counted {
+    /// True if the range may end among the keys of the last value.
+    is_cut: bool,
     /// By part of a component, then by value.
     values: Vec<ValueCount>,
     /// The place of the first value of the part that is being read.
@@ -244,6 +254,7 @@ impl CountTask<'_> {
     fn count(&self, range: &KeyRange) -> Result<Counted> {
         let snapshot = self.filter.snapshot;
         let mut counted = Counted {
+            is_cut: false,
             values: Vec::new(),
             first_of_part: 0,
             bytes: 0,
@@ -259,7 +270,10 @@ impl CountTask<'_> {
                 let (first, last) = part.seq_bounds();
                 let first = if self.has_lists { 0 } else { first };
                 let is_table = matches!(part, Part::Table(_));
-                let hides_some = !is_table || !self.filter.admits_all(first, last);
+                let bounds = Bounds {
+                    hi: range.hi.as_deref(),
+                    hides_some: !is_table || !self.filter.admits_all(first, last),
+                };
                 let options = ReadOptions {
                     fill_cache: false,
                     readahead: READAHEAD,
@@ -267,9 +281,12 @@ impl CountTask<'_> {
                 let mut cursor = part.cursor(options, &counted.cost);
                 counted.first_of_part = counted.values.len();
                 cursor.seek(&range.lo, esker_lsm::MAX_SEQ)?;
-                let hi = range.hi.as_deref();
-                while cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
-                    self.add(&cursor, hides_some, &mut counted)?;
+                while cursor.valid() {
+                    let known = counted.known_value(cursor.key());
+                    if counted.is_behind(&bounds, cursor.key(), known) {
+                        break;
+                    }
+                    self.add(&cursor, known, &bounds, &mut counted)?;
                     let is_full = counted.bytes > self.max_bytes && !counted.compact();
                     let is_unsuitable = counted.has_repeated || is_full;
                     if is_unsuitable || self.is_unsuitable.load(Relaxed) {
@@ -285,19 +302,21 @@ impl CountTask<'_> {
         Ok(counted)
     }
 
-    /// Counts the entries in an entry of the tree. `hides_some` is false if all are current.
+    /// Counts the entries in an entry of the tree whose key begins with `known` bytes of the last
+    /// value.
     #[inline]
-    fn add(&self, stored: &impl Cursor, hides_some: bool, counted: &mut Counted) -> Result<()> {
-        let is_visible = !hides_some || stored.seq() <= self.filter.snapshot.seq();
+    fn add(
+        &self,
+        stored: &impl Cursor,
+        known: Option<usize>,
+        bounds: &Bounds<'_>,
+        counted: &mut Counted,
+    ) -> Result<()> {
+        let is_visible = !bounds.hides_some || stored.seq() <= self.filter.snapshot.seq();
         if !is_visible || stored.kind() == Kind::Delete {
             return Ok(());
         }
         let key = stored.key();
-        // No value is the beginning of another one.
-        let known = match counted.values.own(counted.first_of_part..).last() {
-            Some(last) if key.starts_with(&last.value) => Some(last.value.len()),
-            _ => None,
-        };
         let (value, rest) = match known {
             Some(length) => key.split_at(length),
             None => self.index.split(self.attribute.ty, key).ok_or_else(|| {
@@ -318,14 +337,14 @@ impl CountTask<'_> {
                 if is_cancel {
                     return Ok(());
                 }
-                if hides_some && self.filter.hides(seq) {
+                if bounds.hides_some && self.filter.hides(seq) {
                     counted.obsolete += 1;
                     return Ok(());
                 }
                 counted.mark_seen(seq);
                 if !is_known {
                     is_known = true;
-                    counted.begin(value, key);
+                    counted.begin(bounds, value, key);
                 }
                 if let Some(last) = counted.values.last_mut() {
                     last.entries += 1;
@@ -336,6 +355,24 @@ impl CountTask<'_> {
 }
 
 impl Counted {
+    /// The length of the last value, if the key begins with it: no value is the beginning of
+    /// another one.
+    #[inline]
+    fn known_value(&self, key: &[u8]) -> Option<usize> {
+        match self.values.own(self.first_of_part..).last() {
+            Some(last) if key.starts_with(&last.value) => Some(last.value.len()),
+            _ => None,
+        }
+    }
+
+    /// True if the key is at the end of the range or behind it. All keys of a value are on the same
+    /// side, except for the value with which the end begins.
+    #[inline]
+    fn is_behind(&self, bounds: &Bounds<'_>, key: &[u8], known: Option<usize>) -> bool {
+        let is_decided = known.is_some() && !self.is_cut;
+        !is_decided && bounds.hi.is_some_and(|hi| key >= hi)
+    }
+
     /// Adds up the counts of each value; false if that leaves more than half of the bytes.
     fn compact(&mut self) -> bool {
         let before = self.bytes;
@@ -345,13 +382,14 @@ impl Counted {
         self.bytes <= before / 2
     }
 
-    fn begin(&mut self, value: &[u8], key: &[u8]) {
+    fn begin(&mut self, bounds: &Bounds<'_>, value: &[u8], key: &[u8]) {
         let begun = ValueCount {
             value: value.to_vec(),
             entries: 0,
             key: key.to_vec(),
         };
         self.bytes += begun.bytes();
+        self.is_cut = bounds.hi.is_some_and(|hi| hi.starts_with(value));
         self.values.push(begun);
     }
 
