@@ -343,7 +343,7 @@ fn a_call_that_fails_once_loses_nothing() {
     }
 }
 
-/// The deliberate faults (`run-faults`) fit the sources, where there is git to ask.
+/// The deliberate faults (`.ci/faults`) fit the sources, where there is git to ask.
 #[test]
 fn deliberate_faults_still_apply() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

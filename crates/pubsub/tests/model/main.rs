@@ -84,7 +84,7 @@ fn threads_meet_exactly_once() {
     assert!(given > 100, "{given}");
 }
 
-/// The patches of deliberate faults (`run-faults`) apply to the sources. Checked only with git.
+/// The patches of deliberate faults (`.ci/faults`) apply to the sources. Checked only with git.
 #[test]
 fn deliberate_faults_still_apply() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
