@@ -349,8 +349,8 @@ impl Chunk {
 
     /// Drops candidates that earlier queries have found to be obsolete; returns how many.
     fn leave_out_noted(&mut self, view: &View) -> Result<u64> {
-        match view.dataset.current.findings.found() {
-            Some(found) => self.drop_those(&mut |_, seq| Ok(found.is_obsolete(seq, view.seq()))),
+        match view.dataset.current.findings.notes() {
+            Some(notes) => self.drop_those(&mut |_, seq| Ok(notes.is_obsolete(seq, view.seq()))),
             None => Ok(0),
         }
     }

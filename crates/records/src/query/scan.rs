@@ -7,7 +7,7 @@ use esker_model::Key;
 
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
-use crate::bodies::{self, Ahead};
+use crate::bodies::{self, ReadAhead};
 use crate::error::{Error, Result};
 use crate::record::{self, parse};
 use crate::store::View;
@@ -22,7 +22,7 @@ pub(crate) struct Scan {
     done: bool,
     records: u64,
     /// The records read ahead, if bodies are stored apart.
-    ahead: Option<Ahead>,
+    ahead: Option<ReadAhead>,
     /// The cost of reading these bodies.
     body_cost: Cost,
 }
@@ -58,7 +58,7 @@ impl Scan {
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
-            ahead: bodies::are_apart(&snapshot.layout).then(Ahead::new),
+            ahead: bodies::are_apart(&snapshot.layout).then(ReadAhead::new),
             body_cost: snapshot.snapshot.cost(),
             snapshot,
             cursor,

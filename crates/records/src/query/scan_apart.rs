@@ -12,7 +12,7 @@ use esker_model::record::RecordRef;
 
 use super::key_cursor::KeyCursor;
 use super::stages::{Admission, Needs, TakeScanned, Verdict};
-use crate::bodies::{self, Ahead, Bodies, Item};
+use crate::bodies::{self, Bodies, ReadAhead, StoredRecord};
 use crate::error::Result;
 use crate::store::{View, has_expired};
 
@@ -77,7 +77,7 @@ impl ScanApart<'_> {
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
         let mut scanned = 0;
         let mut broke = false;
-        let mut ahead = Ahead::new();
+        let mut ahead = ReadAhead::new();
         while cursor.valid() && !broke {
             scanned += 1;
             if to.wants(cursor.seq()) && self.may_answer(cursor.value())? {
@@ -115,7 +115,7 @@ impl ScanApart<'_> {
                 if !RecordRef::lacks_body(cursor.value()) {
                     broke = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
                 } else if to_look_up.len() < most_lookups && to_pass.is_empty() {
-                    to_look_up.push(Item::new(key, seq, cursor.value_slice().compact()));
+                    to_look_up.push(StoredRecord::new(key, seq, cursor.value_slice().compact()));
                 } else {
                     to_pass.extend(to_look_up.drain(..).map(|item| item.seq));
                     to_pass.insert(seq);
@@ -135,7 +135,7 @@ impl ScanApart<'_> {
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
             self.offer(key, seq, record, to)
         };
-        bodies::pass(layout, snapshot, &to_pass, self.body_cost, visit)?;
+        bodies::scan_by_location(layout, snapshot, &to_pass, self.body_cost, visit)?;
         Ok(scanned)
     }
 
@@ -144,7 +144,7 @@ impl ScanApart<'_> {
     /// its batch; then large ones, because neighbours share blocks.
     fn look_up(
         &self,
-        heads: &[Item],
+        heads: &[StoredRecord],
         bodies: &mut Bodies<'_>,
         to: &mut dyn TakeScanned,
     ) -> Result<()> {

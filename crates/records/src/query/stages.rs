@@ -306,8 +306,8 @@ impl View {
 
     /// Drops candidates that are known to be obsolete.
     pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
-        if let Some(found) = self.dataset.current.findings.found() {
-            candidates.retain(|candidate| !found.is_obsolete(candidate.seq, self.seq()));
+        if let Some(notes) = self.dataset.current.findings.notes() {
+            candidates.retain(|candidate| !notes.is_obsolete(candidate.seq, self.seq()));
         }
     }
 
