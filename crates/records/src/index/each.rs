@@ -6,18 +6,22 @@ use esker_model::range::Range;
 use super::kind::{Attribute, Entry, IndexType, TreeRange, VisitEntry, VisitPosting};
 use super::kinds::each_point;
 use super::lookup::Lookup;
+use super::walk_end::{VisitEntryOr, VisitError};
 use crate::error::{Error, Result};
 
 /// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
 /// Obsolete entries may be included or not. The order is that of the index, except for points in an
 /// area.
-pub(crate) fn each_entry(
+///
+/// # Errors
+/// Any read error, and any error of `visit`, which ends the walk.
+pub(crate) fn each_entry<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: Option<&Range>,
     readahead: usize,
-    visit: &mut VisitEntry<'_>,
-) -> Result<()> {
+    visit: &mut VisitEntryOr<'_, E>,
+) -> std::result::Result<(), E> {
     if let Some(range) = range
         && !range.regions.is_empty()
         && attribute.index().is_some_and(IndexType::is_of_points)
@@ -33,10 +37,6 @@ pub(crate) fn each_entry(
     let mut cursor = lookup.snapshot.entries(attribute.index_tree()?, readahead);
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
         let filter = range.filter(|_| !exact);
-        let mut inside = |value: &[u8], key: &[u8], seq| match filter {
-            Some(range) if !range.contains(value) => Ok(()),
-            _ => visit(value, key, seq),
-        };
         let mut last_key: Option<Vec<u8>> = None;
         cursor.within(&lo, hi.as_deref());
         cursor.seek_first()?;
@@ -50,7 +50,17 @@ pub(crate) fn each_entry(
             // Only the newest put of a key counts; operands are pieces of one list.
             if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
-                index_entries(attribute, key, seq, value, &mut inside)?;
+                let mut visited = Ok(());
+                let mut inside = |value: &[u8], key: &[u8], seq| {
+                    let is_inside = filter.is_none_or(|range| range.contains(value));
+                    if is_inside && visited.is_ok() {
+                        visited = visit(value, key, seq);
+                    }
+                    Ok(())
+                };
+                let read = index_entries(attribute, key, seq, value, &mut inside);
+                visited?;
+                read?;
             }
             cursor.next()?;
         }
