@@ -17,6 +17,7 @@ pub(crate) struct StoredRecord {
 }
 
 impl StoredRecord {
+    /// A record of the newest entry of a key.
     pub(crate) fn new(key: &[u8], seq: Seq, stored: Slice) -> StoredRecord {
         let key = key.to_vec();
         StoredRecord { key, seq, stored }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Account, Cursor, Seq, SeqSet};
-use esker_model::query::{Aggregation, Grouping, Validation, ValueTotals};
+use esker_model::query::{Aggregation, Direction, Grouping, Validation, ValueTotals};
 
 use super::count::DistinctWrites;
 use super::current_entries::{CurrentEntries, TakeCurrentEntry};
@@ -85,7 +85,7 @@ struct RecordCounts {
 
 /// How the reading of an index has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum ReadOutcome {
     /// All groups were passed on, or as many as the receiver needed.
     Complete,
     /// The index does not show the groups of the records.
@@ -185,10 +185,10 @@ impl<'a> IndexSource<'a> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.rounds += 1;
         let outcome = if self.hides_values(&mut steps)? {
-            Outcome::NotShown
+            ReadOutcome::NotShown
         } else if totals.wants_ends() && self.matches.is_none() {
             let outcome = self.read_ends(&mut totals, &mut steps)?;
-            if outcome == Outcome::Complete {
+            if outcome == ReadOutcome::Complete {
                 // No group follows this one.
                 let _ = visit(totals.finish(0)?)?;
             }
@@ -199,7 +199,7 @@ impl<'a> IndexSource<'a> {
         for cost in [&self.costs.data, &self.costs.index, &self.costs.keys] {
             self.view.dataset.shared.group.count(cost);
         }
-        if outcome == Outcome::NotShown {
+        if outcome == ReadOutcome::NotShown {
             return Ok(None);
         }
         let usage = &self.view.dataset.current.usage;
@@ -259,13 +259,13 @@ impl<'a> IndexSource<'a> {
     }
 
     /// Reads the least and the greatest value, as far as they are wanted.
-    fn read_ends(&self, totals: &mut ValueTotals, steps: &mut Steps) -> Result<Outcome> {
+    fn read_ends(&self, totals: &mut ValueTotals, steps: &mut Steps) -> Result<ReadOutcome> {
         let mut ends = Vec::new();
         if totals.wants_least() {
-            ends.extend(self.first_value(false, steps)?);
+            ends.extend(self.first_value(Direction::Ascending, steps)?);
         }
         if totals.wants_greatest() {
-            ends.extend(self.first_value(true, steps)?);
+            ends.extend(self.first_value(Direction::Descending, steps)?);
         }
         let shows_times = totals.shows_times();
         let mut key = Vec::new();
@@ -274,17 +274,18 @@ impl<'a> IndexSource<'a> {
                 shows_times && has_number(self.view, totals, &end.record_key, None, steps)?;
             let is_shown = is_number || !shows_times;
             if !is_shown || !totals.key(&end.value, &mut key)? {
-                return Ok(Outcome::NotShown);
+                return Ok(ReadOutcome::NotShown);
             }
             totals.add(&key, is_number);
         }
-        Ok(Outcome::Complete)
+        Ok(ReadOutcome::Complete)
     }
 
-    /// The first current entry from one end of the index; `None` if there is none.
-    fn first_value(&self, is_backward: bool, steps: &mut Steps) -> Result<Option<EndValue>> {
+    /// The first current entry in a direction; `None` if the index has none.
+    fn first_value(&self, direction: Direction, steps: &mut Steps) -> Result<Option<EndValue>> {
         let lookup = self.lookup();
         let mut current = self.current(steps);
+        let is_backward = direction == Direction::Descending;
         let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
         let mut end: Option<EndValue> = None;
         while end.is_none() {
@@ -310,7 +311,7 @@ impl<'a> IndexSource<'a> {
         totals: ValueTotals,
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadOutcome> {
         if self.matches.is_none() {
             let loan = self.view.dataset.shared.borrow(Account::Queries);
             let (filter, cost) = (self.current_filter(), &self.costs.index);
@@ -347,7 +348,7 @@ impl<'a> IndexSource<'a> {
                 is_wanted = flow.is_continue();
             }
             if !groups.is_shown() {
-                return Ok(Outcome::NotShown);
+                return Ok(ReadOutcome::NotShown);
             }
             if is_end || !is_wanted {
                 break;
@@ -357,25 +358,25 @@ impl<'a> IndexSource<'a> {
         let ValueGroups {
             totals, all_writes, ..
         } = groups;
-        let counts = match (&self.matches, all_writes) {
-            (Some(matches), _) => RecordCounts {
-                with_value: matches.writes.len(),
-                without_value: 0,
-            },
-            (None, Some(all_writes)) if is_wanted => {
-                let (with_value, records) = (all_writes.count(), self.count_records()?);
-                RecordCounts {
-                    with_value,
-                    without_value: records.saturating_sub(with_value),
-                }
-            }
-            // The counts are not needed.
-            (None, _) => RecordCounts {
-                with_value: 0,
-                without_value: 0,
-            },
-        };
+        let counts = self.record_counts(all_writes.filter(|_| is_wanted))?;
         self.finish(totals, counts, is_wanted, steps, visit)
+    }
+
+    /// The counts of the records, given the writes of those with a value; without these, and without
+    /// a condition, no counts are needed.
+    fn record_counts(&self, with_value: Option<DistinctWrites>) -> Result<RecordCounts> {
+        let (with_value, without_value) = match (&self.matches, with_value) {
+            (Some(matches), _) => (matches.writes.len(), 0),
+            (None, Some(writes)) => {
+                let (with_value, records) = (writes.count(), self.count_records()?);
+                (with_value, records.saturating_sub(with_value))
+            }
+            (None, None) => (0, 0),
+        };
+        Ok(RecordCounts {
+            with_value,
+            without_value,
+        })
     }
 
     /// Decides which entries are current by the obsolete set alone.
@@ -395,7 +396,7 @@ impl<'a> IndexSource<'a> {
         totals: ValueTotals,
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadOutcome> {
         steps.candidates += counts.read;
         steps.obsolete += counts.obsolete;
         let with_value = counts.values.iter().map(|value| value.entries).sum();
@@ -412,7 +413,7 @@ impl<'a> IndexSource<'a> {
                 is_wanted = groups.pass_on(is_end, steps, visit)?.is_continue();
             }
             if !groups.is_shown() {
-                return Ok(Outcome::NotShown);
+                return Ok(ReadOutcome::NotShown);
             }
             if is_end || !is_wanted {
                 break;
@@ -440,7 +441,7 @@ impl<'a> IndexSource<'a> {
         is_wanted: bool,
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
-    ) -> Result<Outcome> {
+    ) -> Result<ReadOutcome> {
         let RecordCounts {
             with_value,
             without_value,
@@ -453,7 +454,7 @@ impl<'a> IndexSource<'a> {
         } else if without_value > 0 && is_wanted {
             let _ = visit(totals.group_without(without_value)?)?;
         }
-        Ok(Outcome::Complete)
+        Ok(ReadOutcome::Complete)
     }
 
     /// The number of records: by the primary-key index, if the dataset has one.

@@ -24,8 +24,8 @@ const WORK_PER_ENTRY: f64 = 0.08;
 /// As [`WORK_PER_ENTRY`], for points: entries outside of the area share their cells.
 const WORK_PER_POINT: f64 = 2.0 * WORK_PER_ENTRY;
 
-/// The work, in about microseconds, of a candidate when combinations are to be preferred: more than
-/// that of any combination.
+/// The work of a candidate, in about microseconds, if the query demands combinations: so much that
+/// reading entries seems cheaper than reading any record.
 const WORK_IF_COMBINING: f64 = 1e3;
 
 /// The least number of records that the planner assumes.

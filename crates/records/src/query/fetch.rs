@@ -100,16 +100,8 @@ impl PageFetch<'_> {
             Ok(())
         })?;
         if !to_check.is_empty() {
-            let mut is_current = vec![false; chunk.len()];
-            let checked = self.look_up(chunk, &mut to_check, Needs::None, &mut |at, _| {
-                *is_current.own_mut(at) = true;
-            })?;
-            for at in to_check {
-                if !*is_current.item(at)? {
-                    *records.own_mut(at) = None;
-                }
-            }
-            checked.count_in(steps);
+            self.drop_obsolete(chunk, &mut to_check, &mut records)?
+                .count_in(steps);
         }
         let fetched = self.look_up(chunk, &mut to_fetch, needs, &mut |at, record| {
             *records.own_mut(at) = Some(record.compact());
@@ -118,6 +110,25 @@ impl PageFetch<'_> {
         size.read += fetched.read;
         size.bytes += fetched.bytes;
         Ok(FetchedPage { records, size })
+    }
+
+    /// Removes the records of obsolete candidates among those at these places, by looking them up.
+    fn drop_obsolete(
+        &self,
+        chunk: &[Candidate],
+        places: &mut [usize],
+        records: &mut [Option<Slice>],
+    ) -> Result<Fetched> {
+        let mut is_current = vec![false; chunk.len()];
+        let checked = self.look_up(chunk, places, Needs::None, &mut |at, _| {
+            *is_current.own_mut(at) = true;
+        })?;
+        for at in places {
+            if !*is_current.item(*at)? {
+                *records.own_mut(*at) = None;
+            }
+        }
+        Ok(checked)
     }
 
     /// Looks up the candidates at these places, which it sorts by key, and passes the records of the

@@ -82,7 +82,7 @@ impl TakeScanned for Taken {
 }
 
 #[test]
-fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_off() {
+fn a_scan_offers_wanted_live_records_that_meet_the_condition_until_it_breaks() {
     let clock = Arc::new(AtomicU64::new(START));
     let dataset = dataset(&clock);
     let first = dataset.get(dataset.parse_key("0").unwrap()).unwrap();
@@ -118,7 +118,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
 }
 
 #[test]
-fn admission_says_why_not() {
+fn admission_names_the_reason_of_a_rejection() {
     let clock = Arc::new(AtomicU64::new(START + 1000));
     let dataset = dataset(&clock);
     let view = dataset.handle.now();

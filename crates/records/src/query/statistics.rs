@@ -49,7 +49,7 @@ impl Run {
         let limit = self
             .remaining
             .map(|left| (left as u64 + self.steps.answers).min(1 << 32));
-        let stats = |is_point: bool, is_scan: bool| QueryStats {
+        let stats = |is_point: bool| QueryStats {
             lookups: u64::from(is_point),
             ranges: u64::from(!is_point),
             limited: u64::from(limit.is_some()),
@@ -59,33 +59,35 @@ impl Run {
             } else {
                 self.steps.answers
             },
-            scans: u64::from(is_scan),
+            scans: 0,
         };
-        let count = |constraint: &Constraint, is_scan| {
+        let count = |constraint: &Constraint, scans: u64| {
             let attribute = context.view.layout.attributes.own(constraint.attribute);
-            usage.queried_by(&attribute.path, stats(constraint.is_point(), is_scan));
+            let stats = stats(constraint.is_point());
+            usage.queried_by(&attribute.path, QueryStats { scans, ..stats });
         };
         match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
                 for at in context.plan.driver.constraints() {
-                    count(context.compiled.constraints.own(*at), false);
+                    count(context.compiled.constraints.own(*at), 0);
                 }
             }
             Driver::Combined(combined) => {
                 for at in combined.lists.constraints() {
-                    count(context.compiled.constraints.own(at), false);
+                    count(context.compiled.constraints.own(at), 0);
                 }
             }
             Driver::Scan => {
                 for constraint in &context.compiled.constraints {
-                    count(constraint, true);
+                    count(constraint, 1);
                 }
                 // Conditions on keys need no index.
                 let keys = &context.compiled.keys;
                 let is_key = |path: &Path| !keys.is_all() && *path == context.view.layout.shape.key;
                 for path in &context.compiled.undeclared {
                     if !is_key(path) {
-                        usage.queried_by(path, stats(true, true));
+                        let lookup = stats(true);
+                        usage.queried_by(path, QueryStats { scans: 1, ..lookup });
                     }
                 }
             }

@@ -105,15 +105,7 @@ impl View {
                 "versions by value: give at least one value, and at least 1 for the number of versions and the limit",
             ));
         }
-        if let (Some(as_of), Some(after)) = (as_of, after)
-            && as_of != after.at
-            && as_of != after.as_of
-        {
-            return Err(Error::bad_input(format!(
-                "the token comes from a page as of write {}, not {as_of}: continue with the same write",
-                after.as_of
-            )));
-        }
+        check_token(as_of, after)?;
         let at = after.map(|after| after.at).or(as_of);
         let condition = self.condition(required);
         let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
@@ -187,5 +179,18 @@ impl View {
             };
             self.dataset.current.usage.queried_by(path, stats);
         }
+    }
+}
+
+/// Refuses a token of a page as of another write.
+fn check_token(as_of: Option<Seq>, after: Option<ValueToken>) -> Result<()> {
+    match (as_of, after) {
+        (Some(as_of), Some(after)) if as_of != after.at && as_of != after.as_of => {
+            Err(Error::bad_input(format!(
+                "the token comes from a page as of write {}, not {as_of}: continue with the same write",
+                after.as_of
+            )))
+        }
+        _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Remarks about accepted records: what the type of an attribute suggests may be a mistake. Each
+//! Remarks about accepted records: values that may be mistakes, such as a time in the year 50000. Each
 //! kind of remark is made once for an attribute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
