@@ -17,9 +17,9 @@ const READAHEAD: usize = 256 << 10;
 pub(crate) type VisitRecord<'v> =
     dyn FnMut(&[u8], Seq, &mut dyn FnMut() -> Slice) -> Result<ControlFlow<()>> + 'v;
 
-/// Visits the records of the writes in `wanted`, each once, in location order, until `visit` breaks.
-/// Reads the whole location tree up to the last of them. Only for datasets that are stored by
-/// location.
+/// Visits the records of the writes in `wanted`, each once, in location order, until `visit`
+/// breaks. Reads the whole location tree up to the last of them. Only for datasets that are stored
+/// by location.
 ///
 /// # Errors
 /// Damage if a record is missing; any read error; any error of `visit`.

@@ -113,8 +113,8 @@ impl<'a> Bodies<'a> {
         }
     }
 
-    /// As [`Bodies::read`], for heads that may be obsolete: skips records that were dropped. Returns
-    /// a write whose record was not found, if there is one.
+    /// As [`Bodies::read`], for heads that may be obsolete: skips records that were dropped.
+    /// Returns a write whose record was not found, if there is one.
     pub(crate) fn read_existing(
         &mut self,
         options: LookupOptions,

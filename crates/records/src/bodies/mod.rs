@@ -4,11 +4,10 @@
 //! key (`index/kinds/spatial/clustered.rs`). Head and record belong to one write and share its
 //! number. A record without a point is whole in the data tree, as in other datasets.
 //!
-//! Other modules do not distinguish the two: this module reads the bodies that records lack, one
-//! by one (`one.rs`), or many in location order (`many.rs`, `read_ahead.rs`, `location_scan.rs`), so
-//! that neighbours come from the same blocks. A head
-//! suffices for the record's existence, write number and expiry, and for the attributes declared
-//! at the dataset's creation.
+//! Other modules do not distinguish the two: this module reads the bodies that records lack, one by
+//! one (`one.rs`), or many in location order (`many.rs`, `read_ahead.rs`, `location_scan.rs`), so
+//! that neighbours come from the same blocks. A head suffices for the record's existence, write
+//! number and expiry, and for the attributes declared at the dataset's creation.
 //!
 //! A record with one point and several times is stored whole under each of them. A walk of the
 //! location tree counts it once (`index::stands_for_record`); a head leads to the first copy.

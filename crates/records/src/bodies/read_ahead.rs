@@ -66,7 +66,8 @@ impl ReadAhead {
         self.records.pop_front()
     }
 
-    /// Reads the missing bodies of the records in the buffer, and adapts the capacity to their size.
+    /// Reads the missing bodies of the records in the buffer, and adapts the capacity to their
+    /// size.
     ///
     /// # Errors
     /// Any read error, and damage if a body is missing.

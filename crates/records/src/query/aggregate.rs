@@ -1,7 +1,7 @@
-//! Aggregates of groups: from an index alone if one shows them (`aggregate_from_index.rs`), otherwise
-//! from the records. Groups are held in memory up to a share of the budget; beyond it they move to a
-//! sorter as entries, of which those of one group follow each other and are merged ([`Groups`],
-//! [`Totals`]).
+//! Aggregates of groups: from an index alone if one shows them (`aggregate_from_index.rs`),
+//! otherwise from the records. Groups are held in memory up to a share of the budget; beyond it
+//! they move to a sorter as entries, of which those of one group follow each other and are merged
+//! ([`Groups`], [`Totals`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

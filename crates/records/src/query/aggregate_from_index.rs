@@ -34,12 +34,12 @@ use crate::maintenance::Validity;
 use crate::store::View;
 use crate::telemetry::QueryStats;
 
-/// An index is read whole for the records of a condition if at least one in this many of its entries
-/// meets the condition.
+/// An index is read whole for the records of a condition if at least one in this many of its
+/// entries meets the condition.
 const MAX_ENTRIES_PER_MATCH: u64 = 8;
 
-/// Computes the aggregates of the request's records from an index, and passes the groups to `visit`,
-/// in order. `None` if no index shows them; groups may have been passed on by then.
+/// Computes the aggregates of the request's records from an index, and passes the groups to
+/// `visit`, in order. `None` if no index shows them; groups may have been passed on by then.
 ///
 /// # Errors
 /// Any read error, an overflow of a total, and any error of `visit`.
@@ -362,8 +362,8 @@ impl<'a> IndexSource<'a> {
         self.finish(totals, counts, is_wanted, steps, visit)
     }
 
-    /// The counts of the records, given the writes of those with a value; without these, and without
-    /// a condition, no counts are needed.
+    /// The counts of the records, given the writes of those with a value; without these, and
+    /// without a condition, no counts are needed.
     fn record_counts(&self, with_value: Option<DistinctWrites>) -> Result<RecordCounts> {
         let (with_value, without_value) = match (&self.matches, with_value) {
             (Some(matches), _) => (matches.writes.len(), 0),
@@ -389,7 +389,8 @@ impl<'a> IndexSource<'a> {
         }
     }
 
-    /// As [`IndexSource::read_all`], from the counts of all values. Each record has at most one value.
+    /// As [`IndexSource::read_all`], from the counts of all values. Each record has at most one
+    /// value.
     fn read_counts(
         &self,
         counts: ValueCounts,

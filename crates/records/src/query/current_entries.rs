@@ -13,8 +13,9 @@ const MAX_UNDECIDED: usize = 64 << 10;
 
 /// Receives the current entries.
 pub(super) trait TakeCurrentEntry {
-    /// Called for each entry that may be current, in the order of the index, with its value. Returns
-    /// the number of the group that the entry belongs to, which [`TakeCurrentEntry::take`] gets.
+    /// Called for each entry that may be current, in the order of the index, with its value.
+    /// Returns the number of the group that the entry belongs to, which [`TakeCurrentEntry::take`]
+    /// gets.
     fn group_of(&mut self, value: &[u8]) -> Result<u32>;
 
     /// Takes an entry that is current. Entries that are looked up come later than others, by key.

@@ -162,8 +162,8 @@ pub struct Alternative {
     pub condition: String,
     /// The expected number of candidates whose records are read.
     pub expected: u64,
-    /// The expected work, in about microseconds; `None` for a scan, which is chosen only if no index
-    /// can answer the query.
+    /// The expected work, in about microseconds; `None` for a scan, which is chosen only if no
+    /// index can answer the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<u64>,
     /// The outcome of the query, if this alternative was chosen.

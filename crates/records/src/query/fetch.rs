@@ -131,8 +131,8 @@ impl PageFetch<'_> {
         Ok(checked)
     }
 
-    /// Looks up the candidates at these places, which it sorts by key, and passes the records of the
-    /// current ones to `take`, each with its place.
+    /// Looks up the candidates at these places, which it sorts by key, and passes the records of
+    /// the current ones to `take`, each with its place.
     fn look_up(
         &self,
         chunk: &[Candidate],

@@ -179,8 +179,8 @@ impl Context {
         self.probes_keys || self.validity.is_exact()
     }
 
-    /// True if the entries of the driver's index decide the answer, without the records: they answer
-    /// all conditions, and the strategy shows which of them are current.
+    /// True if the entries of the driver's index decide the answer, without the records: they
+    /// answer all conditions, and the strategy shows which of them are current.
     pub(super) fn entries_suffice(&self) -> bool {
         !self.is_direct() && self.validity.can_tell() && self.all_answered
     }

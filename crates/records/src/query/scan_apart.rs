@@ -96,9 +96,9 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// As [`ScanApart::by_key`], but in another order: first the records that have their bodies; then
-    /// the others, looked up in batches, each in location order, or all by one scan in location
-    /// order.
+    /// As [`ScanApart::by_key`], but in another order: first the records that have their bodies;
+    /// then the others, looked up in batches, each in location order, or all by one scan in
+    /// location order.
     pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;

@@ -9,8 +9,8 @@ use super::stages::{Admission, AnswerContent, BulkOrder, Decision, Needs, TakeSc
 use crate::error::Result;
 use crate::store::View;
 
-/// The largest limit of an answer in any order that is scanned by key, and ends at the limit: a scan
-/// in any order would first read all heads.
+/// The largest limit of an answer in any order that is scanned by key, and ends at the limit: a
+/// scan in any order would first read all heads.
 const MAX_FEW: usize = 1024;
 
 /// A scan for the records that satisfy a condition.

@@ -1,8 +1,8 @@
 //! Answers in an order of fields or keys. All records are found in any order, and their rows sorted
 //! by rank ([`Ranking`]), before the first one is returned: in a heap if few are wanted, otherwise
 //! within a share of the memory budget and in a file (`row_sorter.rs`); unless an index gives the
-//! first rows (`sorted_from_index.rs`). A row has the whole record, so that no record is read twice.
-//! The token of a page is the rank of its last row.
+//! first rows (`sorted_from_index.rs`). A row has the whole record, so that no record is read
+//! twice. The token of a page is the rank of its last row.
 
 use std::ops::ControlFlow;
 

@@ -361,8 +361,8 @@ impl IndexWalk<'_> {
             self.value.clear();
             self.value.extend_from_slice(value);
         } else if self.by_field.is_some() {
-            // A record may have another entry with the same value of the field, and another value of
-            // a later field: all entries of a value are fetched together.
+            // A record may have another entry with the same value of the field, and another value
+            // of a later field: all entries of a value are fetched together.
             self.gives_up |= self.waiting.len() >= MAX_WAITING;
         } else if self.waiting.len() >= MAX_FETCH {
             self.fetch(steps)?;
@@ -392,8 +392,8 @@ impl IndexWalk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Fetches the records of the waiting candidates, and adds the rows of those that are current and
-    /// satisfy the condition.
+    /// Fetches the records of the waiting candidates, and adds the rows of those that are current
+    /// and satisfy the condition.
     fn fetch(&mut self, steps: &mut Steps) -> Result<()> {
         self.has_fetched = true;
         let mut waiting = std::mem::take(&mut self.waiting);

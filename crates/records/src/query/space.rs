@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::index::{self, Candidate};
 use esker_model::Record;
 
-/// The density around a point is taken from the smallest cell with this many times the wanted number
-/// of records.
+/// The density around a point is taken from the smallest cell with this many times the wanted
+/// number of records.
 const CELL_FACTOR: u64 = 4;
 
 /// The first circle is expected to have this many times the wanted number of records.
@@ -105,9 +105,9 @@ impl Query {
         }
     }
 
-    /// The `k` nearest of the records that meet the conditions, a circle among them; `None` unless an
-    /// index of the points with its own tree drives the query: its keys give the distances, so that
-    /// only the nearest records are read.
+    /// The `k` nearest of the records that meet the conditions, a circle among them; `None` unless
+    /// an index of the points with its own tree drives the query: its keys give the distances, so
+    /// that only the nearest records are read.
     fn in_circle(
         self,
         path: &Path,
@@ -222,8 +222,8 @@ impl Query {
         Ok(cells.finish())
     }
 
-    /// For each value at `key`, its newest record, if that satisfies the condition of the request; by
-    /// primary key. `latest` says which records are considered, and which is the newest.
+    /// For each value at `key`, its newest record, if that satisfies the condition of the request;
+    /// by primary key. `latest` says which records are considered, and which is the newest.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the path or the request does not fit; any read error.

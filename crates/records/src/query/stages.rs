@@ -81,8 +81,8 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The decision about the record of a current candidate, which may be a head if heads decide the
-    /// conditions.
+    /// The decision about the record of a current candidate, which may be a head if heads decide
+    /// the conditions.
     ///
     /// # Errors
     /// Damage if the record is malformed.
@@ -255,8 +255,8 @@ impl Fetched {
 
 impl Fetch<'_> {
     /// Reads the records of candidates, given by key (ascending) and write number, and passes those
-    /// of current candidates to `to`. A candidate is current if its write also made the record; then
-    /// the values of its index entry hold without a check.
+    /// of current candidates to `to`. A candidate is current if its write also made the record;
+    /// then the values of its index entry hold without a check.
     ///
     /// # Errors
     /// Any read error; damage if a record is malformed, or its body is missing; any error of `to`.

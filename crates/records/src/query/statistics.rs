@@ -40,8 +40,8 @@ impl Run {
         }
     }
 
-    /// Counts the query for the attributes whose indexes answered it; if a scan answered it, for each
-    /// attribute in its condition. For undeclared attributes it counts as a lookup.
+    /// Counts the query for the attributes whose indexes answered it; if a scan answered it, for
+    /// each attribute in its condition. For undeclared attributes it counts as a lookup.
     pub(super) fn count_use(&self) {
         let context = &self.context;
         let usage = &context.view.dataset.current.usage;

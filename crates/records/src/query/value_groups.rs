@@ -1,5 +1,5 @@
-//! The groups of an aggregate, from the values of an index in their order: neighbouring values of one
-//! group are added up, and each group is passed on when all its entries are decided. Memory is
+//! The groups of an aggregate, from the values of an index in their order: neighbouring values of
+//! one group are added up, and each group is passed on when all its entries are decided. Memory is
 //! bounded by the number of groups that wait, and of the writes in them.
 
 use std::ops::ControlFlow;
@@ -111,8 +111,9 @@ impl<'a> ValueGroups<'a> {
             || self.waiting_writes >= MAX_WAITING_WRITES
     }
 
-    /// True if a record of the group, or without groups of all, has a number as a time. If the first
-    /// record that is read has none, other records may: then the index does not show the groups.
+    /// True if a record of the group, or without groups of all, has a number as a time. If the
+    /// first record that is read has none, other records may: then the index does not show the
+    /// groups.
     fn sample(&mut self, key: &[u8], record: &[u8], steps: &mut Steps) -> Result<bool> {
         let is_grouped = self.totals.is_grouped();
         if !self.shows_times || !is_grouped && self.samples > 0 {

@@ -53,7 +53,8 @@ impl KeptVersions {
         }
     }
 
-    /// The next entry; `None` if the dataset keeps no more. An expired version counts as a deletion.
+    /// The next entry; `None` if the dataset keeps no more. An expired version counts as a
+    /// deletion.
     pub(super) fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         if self.left == 0 {
             return Ok(None);
@@ -70,7 +71,8 @@ impl KeptVersions {
     }
 }
 
-/// Decides which entries of one key, offered newest first, are among its latest versions at a write.
+/// Decides which entries of one key, offered newest first, are among its latest versions at a
+/// write.
 struct VersionCounter {
     /// Versions as of this write.
     at: Seq,

@@ -51,8 +51,8 @@ impl View {
         Ok((!expired.is_empty()).then(|| Arc::new(expired)))
     }
 
-    /// Visits the entries that have expired at `time`, earliest first, until `visit` breaks. At time
-    /// 0 no record expires.
+    /// Visits the entries that have expired at `time`, earliest first, until `visit` breaks. At
+    /// time 0 no record expires.
     ///
     /// # Errors
     /// Any read error, and damage if an entry is malformed.

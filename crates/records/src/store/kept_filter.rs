@@ -1,5 +1,6 @@
-//! The key filter that a query builds and later queries of the dataset reuse: the keys of the newest
-//! components of the primary-key index (`maintenance/validity.rs`). Only the last one is kept.
+//! The key filter that a query builds and later queries of the dataset reuse: the keys of the
+//! newest components of the primary-key index (`maintenance/validity.rs`). Only the last one is
+//! kept.
 
 use std::sync::Arc;
 

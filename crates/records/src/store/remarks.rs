@@ -1,5 +1,5 @@
-//! Remarks about accepted records: values that may be mistakes, such as a time in the year 50000. Each
-//! kind of remark is made once for an attribute.
+//! Remarks about accepted records: values that may be mistakes, such as a time in the year 50000.
+//! Each kind of remark is made once for an attribute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
