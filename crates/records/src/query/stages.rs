@@ -59,13 +59,14 @@ pub(super) struct Admission<'a> {
 /// was declared after some records were stored, or a condition needs more than the index's answer.
 pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
     let mut constraints = compiled.constraints.iter();
-    let is_open = |at: usize| {
+    let heads_may_lack = |at: usize| {
         let attribute = layout.attributes.own(at);
         !layout.stored.in_all_records(attribute.id)
     };
     bodies::are_apart(layout)
         && (!compiled.undeclared.is_empty()
-            || constraints.any(|constraint| !constraint.answered || is_open(constraint.attribute)))
+            || constraints
+                .any(|constraint| !constraint.answered || heads_may_lack(constraint.attribute)))
 }
 
 impl<'a> Admission<'a> {

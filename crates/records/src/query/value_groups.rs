@@ -218,7 +218,7 @@ pub(super) fn has_number(
     steps.fetched += 1;
     match view.get(Key::from_encoded(key_type, key.to_vec()))? {
         Some(record) => Ok(totals.has_number(record.json(), group)?),
-        // It has expired since its entry was read.
+        // Then nothing shows the group, and the records decide.
         None => Ok(false),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Store {
     /// By name, so that operations on all datasets run in the same order each time. Never held
     /// across I/O or a wait, because each new handle takes the lock.
     pub(crate) datasets: Mutex<BTreeMap<String, Arc<DatasetState>>>,
-    pub(crate) names: Names,
+    pub(crate) names: ReservedNames,
     /// Held while the file `USAGE` is replaced.
     pub(crate) usage_file: Mutex<()>,
     /// Commits that look up the records they replace hold it shared. A commit that other writers
@@ -56,7 +56,7 @@ const LEAST_LOAN: usize = 128;
 /// The names of datasets that are being created, renamed or dropped: one operation at a time per
 /// name.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct ReservedNames {
     reserved: Mutex<BTreeSet<String>>,
     /// Signalled when a name is released.
     released: Condvar,
@@ -65,11 +65,11 @@ pub(crate) struct Names {
 /// A reserved name: no other thread creates, renames or drops a dataset of this name until this is
 /// dropped.
 pub(crate) struct Reserved<'a> {
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a ReservedNames,
     name: &'a str,
 }
 
-impl Names {
+impl ReservedNames {
     /// Waits until no other thread has reserved the name.
     pub(crate) fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
         let mut reserved = self.reserved.lock();

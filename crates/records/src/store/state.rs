@@ -104,7 +104,7 @@ impl DatasetState {
     }
 
     /// True if a claim waits for background maintenance to yield.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn has_waiting_claim(&self) -> bool {
         self.waiting_claims.load(Ordering::SeqCst) > 0
     }
 
@@ -115,12 +115,12 @@ impl DatasetState {
 
     /// The newest layout seen so far. Writers use it: the engine refuses their batch if it is
     /// outdated.
-    pub(crate) fn latest(&self) -> Arc<Layout> {
+    pub(crate) fn latest_layout(&self) -> Arc<Layout> {
         self.layout.load_full()
     }
 
-    /// Replaces `layout` by [`DatasetState::latest`].
-    pub(crate) fn renew(&self, layout: &mut Arc<Layout>) {
+    /// Replaces `layout` by [`DatasetState::latest_layout`].
+    pub(crate) fn refresh_layout(&self, layout: &mut Arc<Layout>) {
         let latest = self.layout.load();
         if !Arc::ptr_eq(&latest, layout) {
             *layout = Arc::clone(&latest);
