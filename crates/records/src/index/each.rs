@@ -53,8 +53,11 @@ pub(crate) fn each_entry<E: VisitError>(
                 let mut visited = Ok(());
                 let mut inside = |value: &[u8], key: &[u8], seq| {
                     let is_inside = filter.is_none_or(|range| range.contains(value));
-                    if is_inside && visited.is_ok() {
-                        visited = visit(value, key, seq);
+                    if is_inside
+                        && visited.is_ok()
+                        && let Err(error) = visit(value, key, seq)
+                    {
+                        visited = Err(error);
                     }
                     Ok(())
                 };

@@ -76,9 +76,8 @@ pub(super) fn from_index(
         return Ok(None);
     }
     let Run { context, steps, .. } = run;
-    let is_backward = wanted.first.direction == Direction::Descending;
     let lookup = context.indexes();
-    let Some(mut source) = OrderedSource::new(context, &lookup, wanted, is_backward)? else {
+    let Some(mut source) = OrderedSource::new(context, &lookup, wanted)? else {
         return Ok(None);
     };
     let (attribute, ty) = (source.attribute, source.ty());
@@ -96,7 +95,7 @@ pub(super) fn from_index(
         },
         None => None,
     };
-    let bounds = source.bounds(from, is_backward);
+    let (bounds, is_backward) = (source.bounds(from), source.is_backward);
     let group = &view.dataset.shared.group;
     let walk = IndexWalk {
         context,
@@ -132,6 +131,8 @@ struct OrderedSource<'a> {
     /// The part of a compound index that is in the order of the field; `None` for an index of the
     /// field.
     by_field: Option<FieldWalk>,
+    /// True if the walk is from the greatest value down.
+    is_backward: bool,
     /// How many records may be looked up before another plan would have been quicker.
     reads: u64,
 }
@@ -142,8 +143,8 @@ impl<'a> OrderedSource<'a> {
         context: &'a Context,
         lookup: &Lookup<'_>,
         wanted: &WantedRows<'_>,
-        is_backward: bool,
     ) -> Result<Option<OrderedSource<'a>>> {
+        let is_backward = wanted.first.direction == Direction::Descending;
         let layout = &context.view.layout;
         let path = &wanted.first.path;
         let by_field = context.compiled.walk_by(&layout.shape, path, is_backward);
@@ -156,6 +157,7 @@ impl<'a> OrderedSource<'a> {
             return Ok(Some(OrderedSource {
                 attribute,
                 by_field: Some(by_field),
+                is_backward,
                 reads,
             }));
         }
@@ -166,6 +168,7 @@ impl<'a> OrderedSource<'a> {
         Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
+            is_backward,
             reads,
         }))
     }
@@ -197,7 +200,8 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>, is_backward: bool) -> Bounds {
+    fn bounds(&mut self, from: Option<Vec<u8>>) -> Bounds {
+        let is_backward = self.is_backward;
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {

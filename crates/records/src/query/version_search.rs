@@ -97,6 +97,14 @@ impl VersionCounter {
     }
 }
 
+/// A candidate of a key.
+#[derive(Clone, Copy)]
+struct KeyCandidate {
+    /// Its place among the candidates that are confirmed together.
+    at: usize,
+    seq: Seq,
+}
+
 /// The result of a search.
 pub(super) struct FoundVersions {
     /// The versions, newest first: up to the limit, or one more.
@@ -336,10 +344,13 @@ impl<'a> VersionSearch<'a> {
             }
         })?;
         for (group, _) in groups.iter().zip(is_open).filter(|(_, is_open)| *is_open) {
-            let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
-            let (first, _) = group.own(0);
-            let key = key(first);
-            self.decide(key, &group, &mut |at, value| {
+            let key = key(group.own(0));
+            let of_key = |at: &usize| KeyCandidate {
+                at: *at,
+                seq: seq(at),
+            };
+            let candidates: Vec<KeyCandidate> = group.iter().map(of_key).collect();
+            self.decide(key, &candidates, &mut |at, value| {
                 *values.own_mut(at) = Some(value);
             })?;
         }
@@ -380,15 +391,18 @@ impl<'a> VersionSearch<'a> {
     }
 
     /// Passes the candidates of one key that are among its latest versions to `take`, each with its
-    /// index and its stored record. `candidates` has the index and the write number of each, newest
-    /// first. Notes the candidates that are no versions any more.
+    /// place and its stored record. `candidates` are newest first. Notes the candidates that are no
+    /// versions any more.
     fn decide(
         &self,
         key: &[u8],
-        candidates: &[(usize, Seq)],
+        candidates: &[KeyCandidate],
         take: &mut dyn FnMut(usize, Slice),
     ) -> Result<()> {
-        debug_assert!(candidates.is_sorted_by(|a, b| a.1 > b.1), "newest first");
+        debug_assert!(
+            candidates.is_sorted_by(|a, b| a.seq > b.seq),
+            "newest first"
+        );
         let mut kept = KeptVersions::new(self.view, key);
         let mut left = candidates.iter().copied().peekable();
         let (mut counter, mut newest) = (self.counter(), None);
@@ -397,21 +411,21 @@ impl<'a> VersionSearch<'a> {
         {
             newest = newest.or(Some(entry.seq));
             // No entry of the key has the number of this candidate.
-            while let Some((_, seq)) = left.next_if(|(_, seq)| *seq > entry.seq) {
-                self.view.note_dangling(seq);
+            while let Some(dangling) = left.next_if(|candidate| candidate.seq > entry.seq) {
+                self.view.note_dangling(dangling.seq);
             }
             let counts = counter.admits(entry.seq, || entry.kind == Kind::Put);
-            if let Some((at, _)) = left.next_if(|(_, seq)| *seq == entry.seq)
+            if let Some(found) = left.next_if(|candidate| candidate.seq == entry.seq)
                 && counts
             {
-                take(at, entry.value);
+                take(found.at, entry.value);
             }
         }
         self.data_cost.absorb(kept.walk.cost());
         let versions = self.view.layout.stored.settings.versions;
         // A dataset with one version drops a tombstone together with the entries that it deletes.
         let is_replaced = kept.left == 0 || (versions == 1 && newest.is_none());
-        for (_, seq) in left {
+        for KeyCandidate { seq, .. } in left {
             if is_replaced {
                 let by = newest.unwrap_or(self.view.seq());
                 self.view.note_obsolete(seq, by);
