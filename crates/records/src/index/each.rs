@@ -37,6 +37,10 @@ pub(crate) fn each_entry<E: VisitError>(
     let mut cursor = lookup.snapshot.entries(attribute.index_tree()?, readahead);
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
         let filter = range.filter(|_| !exact);
+        let mut inside = |value: &[u8], key: &[u8], seq| match filter {
+            Some(range) if !range.contains(value) => Ok(()),
+            _ => visit(value, key, seq),
+        };
         let mut last_key: Option<Vec<u8>> = None;
         cursor.within(&lo, hi.as_deref());
         cursor.seek_first()?;
@@ -50,20 +54,10 @@ pub(crate) fn each_entry<E: VisitError>(
             // Only the newest put of a key counts; operands are pieces of one list.
             if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
-                let mut visited = Ok(());
-                let mut inside = |value: &[u8], key: &[u8], seq| {
-                    let is_inside = filter.is_none_or(|range| range.contains(value));
-                    if is_inside
-                        && visited.is_ok()
-                        && let Err(error) = visit(value, key, seq)
-                    {
-                        visited = Err(error);
-                    }
-                    Ok(())
-                };
-                let read = index_entries(attribute, key, seq, value, &mut inside);
-                visited?;
-                read?;
+                E::adapt(
+                    |visit| index_entries(attribute, key, seq, value, visit),
+                    &mut inside,
+                )?;
             }
             cursor.next()?;
         }
