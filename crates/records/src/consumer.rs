@@ -172,7 +172,7 @@ impl<K: PrimaryKey> Consumer<K> {
 impl Store {
     /// See [`crate::Database::change_consumers`]. Omits consumers of dropped datasets.
     pub(crate) fn consumers(&self) -> Result<Vec<ChangeConsumer>> {
-        let datasets = self.currents();
+        let datasets = self.dataset_states();
         let kept = self.group.log_consumers()?.into_iter();
         let all = kept.filter_map(|(kept, position, keeps_bytes)| {
             let (name, dataset) = match parts(&kept) {

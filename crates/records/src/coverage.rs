@@ -24,7 +24,7 @@
 use esker_lsm::{Seq, Superseded};
 use esker_model::definition::{IndexKind, MaintenanceSettings, Repair};
 
-/// The source of candidates.
+/// The source of candidates, in the order of the file head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The entries of stand-alone indexes.
@@ -38,8 +38,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source of the candidates from indexes of these kinds; without an index it is a scan. The
-    /// set covers the entries of all stand-alone indexes alike.
+    /// The source of the candidates from indexes of these kinds; without an index, a scan. The set
+    /// covers the entries of all stand-alone indexes alike.
     pub(crate) fn of(kinds: &[IndexKind]) -> Source {
         match kinds {
             [kind] if kind.is_standalone() => Source::IndexEntries,
@@ -63,6 +63,7 @@ pub(crate) enum Complete {
 }
 
 impl Complete {
+    /// True if the set has every overwritten write.
     pub(crate) fn is_always(self) -> bool {
         self == Complete::Always
     }
@@ -79,8 +80,9 @@ impl Complete {
 /// The coverage of the obsolete set in one snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coverage {
-    /// The repair watermark.
+    /// The repair watermark; 0 without a set.
     watermark: Seq,
+    /// The set has all obsolete writes of earlier strategies.
     converged: bool,
     /// Each write since the last change of strategy adds the write that it replaces to the set.
     by_writes: bool,

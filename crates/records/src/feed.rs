@@ -362,7 +362,7 @@ impl<K: PrimaryKey> Changes<K> {
                 }
                 Kind::Delete | Kind::Operand => None,
             };
-            let stored = stored.map(|stored| bodies.whole(seq, stored));
+            let stored = stored.map(|stored| bodies.with_body(seq, stored));
             // The next change of the key in this commit replaces this one's record.
             let before = match (old, stored) {
                 (None, _) => None,

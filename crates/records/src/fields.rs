@@ -1,5 +1,5 @@
-//! The fields of a dataset's records, by the digests of the tables that have their bodies
-//! (`esker_lsm::digest`): no record in a table is read for them.
+//! The fields of a dataset's records. Each table that has bodies carries a digest of their fields
+//! (`esker_lsm::digest`), so that only the records in memory are read.
 //!
 //! **Invariants.** The set has every field of every record that a snapshot sees. It may also have
 //! fields of records that were replaced or deleted since, until the dataset is compacted on
@@ -23,6 +23,7 @@ impl Digester for FieldDigester {
     }
 }
 
+/// The fields of the entries of one table.
 struct FieldDigest(FieldGatherer);
 
 impl Digest for FieldDigest {
@@ -50,24 +51,29 @@ impl Digest for FieldDigest {
     }
 }
 
-/// Adds the fields of a stored record, if it has its body.
+/// Adds the fields of a stored record, if it has its body. A malformed record has none: reads
+/// report it.
 #[inline]
 fn add(fields: &mut FieldGatherer, stored: &[u8]) {
-    let body = RecordRef::body_of(stored).unwrap_or_default();
-    if !body.is_empty() {
+    if let Some(body) = RecordRef::body_of(stored)
+        && !body.is_empty()
+    {
         fields.add(body);
     }
 }
 
 /// The fields of the records that a snapshot sees; `None` if a table has no digest, because an
 /// earlier version wrote it. Reads the digest of each table, and the records in memory.
+///
+/// # Errors
+/// Any read error, and damage if a digest is malformed.
 pub(crate) fn of(layout: &Layout, snapshot: &Snapshot) -> Result<Option<Fields>> {
-    let by_place = match layout.clustered() {
+    let location_tree = match layout.clustered() {
         Some(attribute) => Some(attribute.index_tree()?),
         None => None,
     };
     let mut fields = FieldGatherer::default();
-    for tree in [layout.data].into_iter().chain(by_place) {
+    for tree in [layout.data].into_iter().chain(location_tree) {
         if !add_tree(&mut fields, tree, snapshot)? {
             return Ok(None);
         }

@@ -1,20 +1,19 @@
 //! Statistics of a store, for people and programs.
 
-pub use esker_lsm::NamedSnapshot;
-
-pub use crate::telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use esker_lsm::NamedSnapshot;
 use esker_lsm::version::{Run, TreeVersion};
-use esker_lsm::{Job, JobDescription, JobFailure, Retry, Seq, Snapshot, Time, Why};
+use esker_lsm::{Component, Job, JobDescription, JobFailure, Retry, Seq, Snapshot, Time, Why};
 use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
 use esker_model::schema::{Path, Type};
 use serde::Serialize;
 
 use crate::catalog::Layout;
 use crate::consumer::ChangeConsumer;
-use crate::store::{Handle, Store};
+use crate::store::{DatasetState, Handle, Store};
+pub use crate::telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 
 /// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -188,7 +187,7 @@ pub struct UnfinishedIndex {
 pub struct StrategyStats {
     /// The maintenance strategy.
     pub maintenance: Maintenance,
-    /// Whether measurements choose it.
+    /// True if the store chooses it by measurements.
     pub automatic: bool,
     /// False while queries still have to handle outdated index entries of an earlier strategy.
     pub converged: bool,
@@ -274,12 +273,12 @@ impl Store {
         let group = &self.group;
         let memory = group.memory();
         let held = memory.held.iter();
-        let of_dataset = |current: Arc<crate::store::DatasetState>| {
-            let name = current.name();
-            (name, Handle::new(self.clone(), current, None).stats())
+        let of_dataset = |state: Arc<DatasetState>| {
+            let name = state.name();
+            (name, Handle::new(self.clone(), state, None).stats())
         };
         StoreStats {
-            datasets: self.currents().into_iter().map(of_dataset).collect(),
+            datasets: self.dataset_states().into_iter().map(of_dataset).collect(),
             memory: MemoryStats {
                 budget_bytes: group.options().memory_budget,
                 held_bytes: held
@@ -295,17 +294,17 @@ impl Store {
             },
             counters: group.stats().each().into_iter().collect(),
             consumers: (self.consumers().unwrap_or_default().into_iter())
-                .map(consumer)
+                .map(consumer_stats)
                 .collect(),
-            snapshots: group.snapshots().into_iter().map(snapshot).collect(),
+            snapshots: group.snapshots().into_iter().map(snapshot_stats).collect(),
             snapshot_bytes: group.snapshot_bytes(),
             unconfirmed_time: group.unconfirmed_time(),
-            failures: group.failures().iter().map(failure).collect(),
+            failures: group.failures().iter().map(failed_job).collect(),
             jobs: (group.jobs().into_iter())
                 .map(|job| JobStats {
                     bytes_written: job.written,
                     seconds: job.age.as_secs_f64(),
-                    ..about(job.about)
+                    ..job_stats(job.about)
                 })
                 .collect(),
             ended_jobs: (group.ended_jobs().into_iter())
@@ -314,30 +313,30 @@ impl Store {
                     seconds: job.took.as_secs_f64(),
                     seconds_ago: Some(job.ago.as_secs_f64()),
                     error: job.error.map(|error| error.to_string()),
-                    ..about(job.about)
+                    ..job_stats(job.about)
                 })
                 .collect(),
         }
     }
 }
 
-fn consumer(kept: ChangeConsumer) -> ConsumerStats {
+fn consumer_stats(consumer: ChangeConsumer) -> ConsumerStats {
     ConsumerStats {
-        name: kept.name,
-        dataset: kept.dataset,
-        position: kept.position.to_string(),
-        keeps_bytes: kept.keeps_bytes,
-        lag_bytes: kept.lag_bytes,
-        unread_seconds: kept.unread_for.map(|age| age.as_secs()),
+        name: consumer.name,
+        dataset: consumer.dataset,
+        position: consumer.position.to_string(),
+        keeps_bytes: consumer.keeps_bytes,
+        lag_bytes: consumer.lag_bytes,
+        unread_seconds: consumer.unread_for.map(|age| age.as_secs()),
     }
 }
 
-fn snapshot(kept: NamedSnapshot) -> SnapshotStats {
+fn snapshot_stats(snapshot: NamedSnapshot) -> SnapshotStats {
     SnapshotStats {
-        name: kept.name,
-        seq: kept.seq,
-        bytes: kept.bytes,
-        own_bytes: kept.own_bytes,
+        name: snapshot.name,
+        seq: snapshot.seq,
+        bytes: snapshot.bytes,
+        own_bytes: snapshot.own_bytes,
     }
 }
 
@@ -347,10 +346,12 @@ impl Handle {
         let snapshot = self.shared.group.snapshot();
         let layout = self.current.layout_in(snapshot.version());
         let own = layout.trees();
+        // A dataset that was dropped has no trees.
         let trees = own.iter().filter_map(|id| snapshot.version().trees.get(id));
         let failures = self.shared.group.failures();
         let concerns = |failure: &&JobFailure| match &failure.tree {
             Some((id, _)) => own.contains(id),
+            // A flush concerns all trees.
             None => true,
         };
         DatasetStats {
@@ -364,49 +365,53 @@ impl Handle {
                 }
             }),
             strategy: self.strategy_stats(&layout, &snapshot),
-            trees: trees.map(|id| tree(&layout, &snapshot, id)).collect(),
-            failures: failures.iter().filter(concerns).map(failure).collect(),
+            trees: trees
+                .map(|tree| tree_stats(&layout, &snapshot, tree))
+                .collect(),
+            failures: failures.iter().filter(concerns).map(failed_job).collect(),
         }
     }
 
     fn strategy_stats(&self, layout: &Layout, snapshot: &Snapshot) -> StrategyStats {
         let settings = &layout.stored.settings;
-        let obsolete = layout.superseded;
-        let obsolete = obsolete.and_then(|tree| snapshot.version().trees.get(&tree));
-        let whole = obsolete
+        let trees = &snapshot.version().trees;
+        let obsolete_set = layout.superseded.and_then(|tree| trees.get(&tree));
+        // A partly readable set guarantees nothing.
+        let watermark = obsolete_set
             .filter(|tree| tree.damage().is_none())
             .map(|tree| tree.repair_watermark());
-        let kept = self.current.usage.maintenance().kept();
+        let history = self.current.usage.maintenance().kept();
         let pace = self.pace(layout, snapshot);
         StrategyStats {
             maintenance: settings.maintenance,
             automatic: settings.auto,
-            converged: settings.keys_after.is_none() && layout.coverage_at(whole).has_converged(),
+            converged: settings.keys_after.is_none()
+                && layout.coverage_at(watermark).has_converged(),
             repair: settings.repair,
             merging: settings.merging,
             versions: settings.versions,
             last_write: snapshot.seq(),
-            repaired_up_to: obsolete.map_or(0, |tree| tree.repair_watermark()),
-            known_obsolete: obsolete.map_or(0, |tree| tree.bitmap().len()),
+            repaired_up_to: obsolete_set.map_or(0, |tree| tree.repair_watermark()),
+            known_obsolete: obsolete_set.map_or(0, |tree| tree.bitmap().len()),
             update_ratio: pace.update_ratio,
             wasted_micros: pace.wasted_micros,
             next_repair_micros: pace.next_repair_micros,
-            last_repair: kept.last_repair,
-            choice: kept.choice,
-            error: kept.error,
+            last_repair: history.last_repair,
+            choice: history.choice,
+            error: history.error,
         }
     }
 }
 
-fn tree(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeStats {
+fn tree_stats(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeStats {
     let mut memtable = MemtableStats {
         entries: 0,
         bytes: 0,
     };
     for component in snapshot.components(tree.id) {
-        if let esker_lsm::Component::Memtable(part) = component {
-            memtable.entries += part.len() as u64;
-            memtable.bytes += part.memory();
+        if let Component::Memtable(entries) = component {
+            memtable.entries += entries.len() as u64;
+            memtable.bytes += entries.memory();
         }
     }
     let damage = tree.tables().find_map(|table| table.table().err());
@@ -414,12 +419,12 @@ fn tree(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeStats {
         name: tree_label(layout, tree),
         damage: damage.map(|error| error.to_string()),
         memtable,
-        levels: tree.runs.iter().map(level).collect(),
+        levels: tree.runs.iter().map(level_stats).collect(),
         bytes: tree.size(),
     }
 }
 
-fn failure(failure: &JobFailure) -> FailedJob {
+fn failed_job(failure: &JobFailure) -> FailedJob {
     FailedJob {
         job: match failure.job {
             Job::Flush => "flush",
@@ -436,8 +441,8 @@ fn failure(failure: &JobFailure) -> FailedJob {
     }
 }
 
-/// The description of a job.
-fn about(job: JobDescription) -> JobStats {
+/// The statistics of a job that follow from its description; the caller sets its progress.
+fn job_stats(job: JobDescription) -> JobStats {
     JobStats {
         job: job.kind.name(),
         tree: job.tree,
@@ -459,6 +464,7 @@ fn about(job: JobDescription) -> JobStats {
     }
 }
 
+/// The contents of a tree, for people.
 fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if tree.id == layout.data {
         return "data".to_string();
@@ -499,7 +505,7 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     )
 }
 
-fn level(run: &Run) -> LevelStats {
+fn level_stats(run: &Run) -> LevelStats {
     let component = run.component();
     let count = |of: fn(&esker_lsm::table::TableMeta) -> u64| {
         run.tables.iter().map(|t| of(t.meta())).sum::<u64>()

@@ -1,4 +1,6 @@
-//! The trees of a dataset, and their options for the engine.
+//! The trees of a dataset, and their options for the engine: how each tree is compacted, which
+//! entries its compactions drop, and what its tables summarise. The engine asks for the options by
+//! a tree's name and configuration alone ([`TreeProvider`]), also when it recovers.
 
 use std::sync::Arc;
 
@@ -54,27 +56,30 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     trees
 }
 
-/// True if writes record the values that they replaced for an index of this type.
+/// True if writes record the values that they replaced for an index of this kind, in a tree of its
+/// own ([`Role::Widened`]).
 pub(crate) fn widens(settings: &MaintenanceSettings, kind: IndexKind) -> bool {
     maintenance::of(settings.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
 }
 
-/// Extracts the attributes of stored records that have an embedded index.
+/// Extracts the attributes of stored records that have an embedded index. The vectors have one item
+/// for each attribute, its *slot*.
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
     /// The greatest ID plus one.
     end: u32,
-    late: Vec<BackfillExtractor>,
+    /// Extract the attributes from the JSON of records that are older than the attributes.
+    backfills: Vec<BackfillExtractor>,
 }
 
 impl EmbeddedAttributes {
     fn new(stored: &StoredDef) -> EmbeddedAttributes {
         let key = (stored.key.clone(), stored.key_type);
-        let building = stored.change.iter().map(|change| &change.attribute);
+        let building = stored.change.as_ref().map(|change| &change.attribute);
+        let building = building.filter(|a| a.def.kind.is_embedded());
         // A change from one embedded type to another: new tables get the new one.
-        let rebuilt = building.clone().find(|a| a.def.kind.is_embedded());
-        let rebuilt = rebuilt.map(|a| a.id);
+        let rebuilt = building.map(|a| a.id);
         let attributes: Vec<&StoredAttribute> = stored
             .attributes
             .iter()
@@ -82,20 +87,22 @@ impl EmbeddedAttributes {
             .chain(building)
             .filter(|a| a.def.kind.is_embedded())
             .collect();
-        let late: Vec<BackfillExtractor> = attributes
+        let backfills: Vec<BackfillExtractor> = attributes
             .iter()
             .map(|a| BackfillExtractor::new(&key, a, stored))
             .collect();
-        let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
+        let ids: Vec<u32> = backfills.iter().map(|backfill| backfill.id).collect();
         let summaries = attributes.iter().map(|a| {
             let index = index::built_in(a.def.kind);
+            debug_assert!(index.is_some(), "embedded indexes are built in");
+            // Kinds that name no summary have the engine's default.
             index.and_then(|index| index.summary()).unwrap_or_default()
         });
         EmbeddedAttributes {
             summaries: summaries.collect(),
             end: ids.iter().max().map_or(0, |id| id + 1),
             ids,
-            late,
+            backfills,
         }
     }
 }
@@ -110,6 +117,7 @@ impl Extractor for EmbeddedAttributes {
     }
 
     fn extract(&self, _key: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
+        // A malformed record has no attributes: reads report it.
         let Some(record) = RecordRef::parse(value) else {
             return;
         };
@@ -121,9 +129,9 @@ impl Extractor for EmbeddedAttributes {
         if record.known() >= self.end {
             return;
         }
-        for (slot, late) in self.late.iter().enumerate() {
-            if late.id >= record.known() {
-                late.any_value(record.body(), &mut |value| {
+        for (slot, backfill) in self.backfills.iter().enumerate() {
+            if backfill.id >= record.known() {
+                backfill.any_value(record.body(), &mut |value| {
                     emit(slot, value);
                     false
                 });
@@ -196,9 +204,7 @@ impl Trees {
             Role::Widened => config.merging != Merging::Leveled,
             _ => config.merging == Merging::Correlated,
         };
-        let follows = correlated
-            .then(|| name.split('/').next().map(data_tree))
-            .flatten();
+        let follows = correlated.then(|| data_tree(dataset_part(name)));
         Some(match config.role {
             Role::Staging => unfiltered(Arc::new(Tiered::default())),
             Role::Notes => TreeOptions {
@@ -262,11 +268,16 @@ fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
     }
 }
 
-/// The obsolete set of the dataset that the tree `name` belongs to.
+/// The name of the dataset that the tree `name` belongs to.
+fn dataset_part(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(dataset, _)| dataset)
+}
+
+/// The obsolete set of the dataset that the tree `name` belongs to, by which compactions of the
+/// tree drop entries.
 fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
-    let dataset = name.split('/').next().unwrap_or_default();
     Some(SupersededBy {
-        tree: superseded_tree(dataset),
+        tree: superseded_tree(dataset_part(name)),
         drop_policy,
     })
 }
@@ -274,7 +285,7 @@ fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
 /// How compactions of the data treat obsolete records.
 fn data_drops(stored: &StoredDef) -> DropPolicy {
     let settings = &stored.settings;
-    // An index under construction has index entries already.
+    // The kinds include that of an index under construction, which has index entries already.
     // A range filter records replaced values under the number of the replacing write. If that write
     // were dropped while the version that it replaced stays in a component, the older version would
     // look current.

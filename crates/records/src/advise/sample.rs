@@ -12,7 +12,7 @@ use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction};
 
-use crate::bodies::{Bodies, Item};
+use crate::bodies::{Bodies, StoredRecord};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::Attribute;
@@ -146,7 +146,11 @@ impl Sample<'_> {
             self.cost.check()?;
             if cursor.kind() == Kind::Put && cursor.seq() <= self.snapshot.seq() {
                 if (puts / per_block).is_multiple_of(step) {
-                    block.push(Item::new(cursor.key(), cursor.seq(), cursor.value_slice()));
+                    block.push(StoredRecord::new(
+                        cursor.key(),
+                        cursor.seq(),
+                        cursor.value_slice(),
+                    ));
                 }
                 puts += 1;
                 if puts.is_multiple_of(per_block) && !block.is_empty() {
@@ -191,7 +195,7 @@ impl Sample<'_> {
             while entries.advance()? {
                 if entries.kind() == Kind::Put {
                     let (key, seq) = (entries.key(), entries.seq());
-                    records.push(Item::new(key, seq, entries.value_slice()));
+                    records.push(StoredRecord::new(key, seq, entries.value_slice()));
                 }
             }
             self.block(&mut records)?;
@@ -199,7 +203,7 @@ impl Sample<'_> {
         Ok(())
     }
 
-    fn block(&mut self, records: &mut [Item]) -> Result<()> {
+    fn block(&mut self, records: &mut [StoredRecord]) -> Result<()> {
         for (at, item) in records.iter().enumerate() {
             if self.bodies.lacks(&item.stored) {
                 self.bodies.add(at, &item.key, item.seq, &item.stored)?;
@@ -213,7 +217,7 @@ impl Sample<'_> {
         self.bodies
             .read_existing(LookupOptions::default(), self.cost, take)?;
         let mut zones: Vec<Option<Zone>> = self.readers.iter().map(|_| None).collect();
-        for Item { stored, .. } in &*records {
+        for StoredRecord { stored, .. } in &*records {
             let record = RecordRef::parse(stored)
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
             self.entries += 1;

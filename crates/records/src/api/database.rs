@@ -321,7 +321,7 @@ impl Database {
         let layouts: Vec<_> = match dataset {
             Some(name) => vec![self.handle(self.current(name)?).layout()],
             None => {
-                let all = self.shared.currents().into_iter();
+                let all = self.shared.dataset_states().into_iter();
                 all.map(|current| self.handle(current).layout()).collect()
             }
         };

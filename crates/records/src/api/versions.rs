@@ -7,7 +7,7 @@ use esker_model::schema::{IntoPath, Path};
 use esker_model::{AsKey, Key, PrimaryKey, Record};
 
 use crate::error::Result;
-use crate::query::{Page, ValuePage, ValueToken};
+use crate::query::{PageRequest, ValuePage, ValueToken};
 use crate::record;
 use crate::store::View;
 
@@ -69,7 +69,7 @@ pub struct ValueVersions<K = Key> {
     required: Result<Vec<(Path, String)>>,
     as_of: Option<Seq>,
     latest: usize,
-    page: Page,
+    page: PageRequest,
     typed: PhantomData<fn() -> K>,
 }
 
@@ -80,7 +80,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
             required: Ok(Vec::new()),
             as_of: None,
             latest: 1,
-            page: Page::newest(PAGE),
+            page: PageRequest::newest(PAGE),
             typed: PhantomData,
         }
     }

@@ -106,7 +106,7 @@ impl Handle {
     ) -> Result<T> {
         let current = &self.current;
         let _yielding = current.yield_to_claims()?;
-        work(&|| go_on() && !current.is_wanted())
+        work(&|| go_on() && !current.has_waiting_claim())
     }
 
     fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {

@@ -100,7 +100,7 @@ fn run(shared: Arc<Store>, closing: &Closing) {
 
 /// Runs the due work of each dataset.
 fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
-    for current in shared.currents() {
+    for current in shared.dataset_states() {
         if !go_on() {
             return;
         }

@@ -11,8 +11,9 @@ use crate::index::{Attribute, VisitEntry, stands_for_record};
 /// Read-ahead of the scan.
 const READAHEAD: usize = 256 << 10;
 
-/// Visits the head, key and sequence number that each record in the location tree requires,
-/// including records that compactions have not dropped yet.
+/// Visits the head, key and sequence number that each record in the location tree requires in the
+/// data tree. `attribute` is the clustered one. Replaced records that no compaction has dropped yet
+/// are visited, too.
 pub(crate) fn each_required_head(
     snapshot: &Snapshot,
     attribute: &Attribute,

@@ -1,4 +1,5 @@
-//! The bodies of many records.
+//! The bodies of many records, read together: their keys in the location tree are sorted first, so
+//! that each block is read once.
 
 use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
@@ -11,8 +12,11 @@ use crate::index::Attribute;
 
 /// A head whose record is to be read.
 struct Wanted {
+    /// The key of the record in the location tree.
     place: Vec<u8>,
+    /// The write that made both.
     seq: Seq,
+    /// The index that the caller chose for it.
     at: usize,
 }
 
@@ -60,7 +64,11 @@ impl<'a> Bodies<'a> {
         self.attribute.is_some() && RecordRef::lacks_body(stored)
     }
 
-    /// Adds the newest entry of a key, under an index that the caller chooses.
+    /// Adds the newest entry of a key, under an index that the caller chooses. Only heads may be
+    /// added ([`Bodies::lacks`]).
+    ///
+    /// # Errors
+    /// Damage if the head has no point, or the dataset is not stored by location.
     pub(crate) fn add(&mut self, at: usize, key: &[u8], seq: Seq, head: &[u8]) -> Result<()> {
         let attribute = self.attribute.ok_or_else(no_place)?;
         let place = place_of(attribute, key, head)?;
@@ -90,30 +98,31 @@ impl<'a> Bodies<'a> {
     }
 
     /// Reads the records of all added heads, in location order, and clears the set.
+    ///
+    /// # Errors
+    /// Damage if a record is missing; any read error; any error of `take`.
     pub(crate) fn read(
         &mut self,
         options: LookupOptions,
         cost: &Cost,
         take: &mut TakeRecord<'_>,
     ) -> Result<()> {
-        let wanted = self.wanted.len();
-        let (found, gone) = self.read_existing(options, cost, take)?;
-        if found == wanted {
-            return Ok(());
+        match self.read_existing(options, cost, take)? {
+            None => Ok(()),
+            Some(seq) => Err(missing(self.attribute.ok_or_else(no_place)?, seq)),
         }
-        Err(missing(self.attribute.ok_or_else(no_place)?, gone))
     }
 
     /// As [`Bodies::read`], for heads that may be obsolete: skips records that were dropped.
-    /// Returns the number of records found, and the number of a write whose record was not found.
+    /// Returns a write whose record was not found, if there is one.
     pub(crate) fn read_existing(
         &mut self,
         options: LookupOptions,
         cost: &Cost,
         take: &mut TakeRecord<'_>,
-    ) -> Result<(usize, Seq)> {
+    ) -> Result<Option<Seq>> {
         if self.wanted.is_empty() {
-            return Ok((0, 0));
+            return Ok(None);
         }
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.sort_unstable_by(|a, b| a.place.cmp(&b.place));
@@ -124,24 +133,21 @@ impl<'a> Bodies<'a> {
         let seqs: Vec<Seq> = wanted.iter().map(|wanted| wanted.seq).collect();
         let expected = Expected::Exactly(&seqs);
         let lookup = (self.snapshot).lookup(&self.components, &keys, expected, options, cost);
-        let (mut there, mut gone, mut failed) = (vec![false; wanted.len()], 0, Ok(()));
+        let (mut is_found, mut taken) = (vec![false; wanted.len()], Ok(()));
         lookup.visit_all(&mut |nth, found| {
             let wanted = wanted.own(nth);
-            if found.seq == wanted.seq && failed.is_ok() {
-                *there.own_mut(nth) = true;
-                failed = take(wanted.at, found.value);
+            if found.seq == wanted.seq && taken.is_ok() {
+                *is_found.own_mut(nth) = true;
+                taken = take(wanted.at, found.value);
             }
         })?;
-        failed?;
-        for (wanted, there) in wanted.iter().zip(&there) {
-            if !there {
-                gone = wanted.seq;
-            }
-        }
-        Ok((there.iter().filter(|there| **there).count(), gone))
+        taken?;
+        let mut missing = wanted.iter().zip(&is_found).filter(|(_, found)| !**found);
+        Ok(missing.next_back().map(|(wanted, _)| wanted.seq))
     }
 }
 
+/// The approximate size of components, in bytes.
 fn size(components: &[Component]) -> u64 {
     let each = components.iter().map(|component| match component {
         Component::Memtable(memtable) => memtable.memory() as u64,

@@ -7,7 +7,11 @@ use super::place::{missing, place_of};
 use crate::catalog::Layout;
 use crate::error::Result;
 
-/// The stored record of a key's newest entry, with its body.
+/// The stored record of a key's newest entry, with its body: `stored` itself, unless it is a head,
+/// whose record is then read from the location tree.
+///
+/// # Errors
+/// Any read error, and damage if the record is not at its location.
 #[inline]
 pub(crate) fn with_body(
     layout: &Layout,
@@ -28,7 +32,8 @@ pub(crate) fn with_body(
     }
 }
 
-/// As [`with_body`], for an entry found in a memtable: its body is in a memtable, too.
+/// As [`with_body`], for an entry found in a memtable: its body is in a memtable, too. `None` if
+/// that is missing, or the head is malformed, which the caller reports as damage.
 pub(crate) fn with_body_in_memory(
     layout: &Layout,
     snapshot: &Snapshot,

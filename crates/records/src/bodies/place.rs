@@ -6,7 +6,10 @@ use esker_model::record::RecordRef;
 use crate::error::{Error, Result};
 use crate::index::Attribute;
 
-/// The key in the location tree of the record with this head.
+/// The key in the location tree of the record with this head: its point, then its primary key.
+///
+/// # Errors
+/// Damage if the head is malformed, or has no point.
 pub(super) fn place_of(attribute: &Attribute, key: &[u8], head: &[u8]) -> Result<Vec<u8>> {
     let record = RecordRef::parse(head);
     let point = record.and_then(|record| {
@@ -22,6 +25,7 @@ pub(super) fn place_of(attribute: &Attribute, key: &[u8], head: &[u8]) -> Result
     Ok([point, key].concat())
 }
 
+/// The error of a head whose record is not in the location tree.
 #[cold]
 pub(super) fn missing(attribute: &Attribute, seq: Seq) -> Error {
     let path = &attribute.path;

@@ -1,4 +1,4 @@
-//! Bodies in a batch, and in the commit that it becomes.
+//! Bodies on the write path: in a batch, and in the commit that it becomes.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,9 @@ use esker_model::schema::Extracted;
 use crate::catalog::Layout;
 use crate::error::Result;
 
-/// Adds a record to the data tree: whole, or only its head. Then the record goes to the location
-/// tree with the index entry of its point, whose index among the extracted attributes is returned.
+/// Adds a record to the data tree. In a dataset stored by location, a record with a point adds only
+/// its head: then the caller adds the record to the location tree, with the index entry of its
+/// point. Returns the place of the point among the extracted attributes; `None` for a whole record.
 #[inline]
 pub(crate) fn put(
     batch: &mut Batch,
@@ -28,22 +29,22 @@ pub(crate) fn put(
 }
 
 /// Receives a write of a batch: its ordinal, its key, and its JSON (`None` if it is a deletion).
-pub(crate) type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
+pub(crate) type VisitWrite<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
 
 /// Visits the writes of a batch that was encoded for `layout`, in the order in which they were
-/// added.
+/// added. The operation on the location tree that completes a head counts as part of its write.
 ///
 /// # Errors
-/// If a put is not a record: a defect.
-pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'_>) -> Result<()> {
-    let by_place = layout.clustered().and_then(|attribute| attribute.tree);
+/// [`Misplaced`] if a put is not a record, or a head is not followed by its record.
+pub(crate) fn each_write(batch: &Batch, layout: &Layout, visit: &mut VisitWrite<'_>) -> Result<()> {
+    let location_tree = layout.clustered().and_then(|attribute| attribute.tree);
     let mut ordinal = 0;
-    // The key of a head, whose record is a later operation of the same write.
+    // The key of the last head, until the operation with its record.
     let mut head: Option<Vec<u8>> = None;
     let mut defect = None;
     batch.each(&mut |tree, kind, key, value| {
         if tree == layout.data {
-            // The record of a head follows it.
+            // The record of a head comes before the next write.
             if head.is_some() {
                 defect = Some(Misplaced::here());
             }
@@ -52,17 +53,17 @@ pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'
                     head = Some(key.to_vec());
                     return;
                 }
-                (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
-                (Kind::Delete, _) => show(ordinal, key, None),
+                (Kind::Put, Some(body)) => visit(ordinal, key, Some(body)),
+                (Kind::Delete, _) => visit(ordinal, key, None),
                 _ => defect = Some(Misplaced::here()),
             }
             ordinal += 1;
-        } else if Some(tree) == by_place
+        } else if Some(tree) == location_tree
             && kind == Kind::Put
             && let Some(key) = head.take()
         {
             match RecordRef::body_of(value) {
-                Some(body) => show(ordinal, &key, Some(body)),
+                Some(body) => visit(ordinal, &key, Some(body)),
                 None => defect = Some(Misplaced::here()),
             }
             ordinal += 1;
@@ -81,7 +82,7 @@ pub(crate) struct CommitBodies {
 }
 
 impl CommitBodies {
-    /// Those of a commit to a dataset with this layout.
+    /// Collects the bodies of a commit to a dataset with this layout.
     pub(crate) fn of(commit: &Commit, layout: &Layout) -> CommitBodies {
         let mut records = HashMap::new();
         if let Some(tree) = layout.clustered().and_then(|attribute| attribute.tree) {
@@ -94,8 +95,9 @@ impl CommitBodies {
         CommitBodies { records }
     }
 
-    /// The stored record with its body.
-    pub(crate) fn whole<'s>(&'s self, seq: Seq, stored: &'s [u8]) -> &'s [u8] {
+    /// The stored record with its body. A head whose record is not in the commit stays a head,
+    /// which [`Record::new`](esker_model::Record::new) refuses as damaged.
+    pub(crate) fn with_body<'s>(&'s self, seq: Seq, stored: &'s [u8]) -> &'s [u8] {
         if self.records.is_empty() || !RecordRef::lacks_body(stored) {
             return stored;
         }

@@ -9,7 +9,7 @@ use super::expiry::Expiring;
 use super::numbers;
 use super::obsolete::{Derived, Known};
 use super::report::CheckReport;
-use crate::bodies::{self, Ahead};
+use crate::bodies::{self, ReadAhead};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::staging::{Gathered, each_staged};
@@ -96,7 +96,7 @@ impl Check<'_> {
         };
         // Heads lack the values of attributes that were declared later.
         let late = layout.has_late_attributes();
-        let (mut heads, mut ahead) = (Sum::default(), Ahead::new());
+        let (mut heads, mut ahead) = (Sum::default(), ReadAhead::new());
         let mut expiring = Expiring::default();
         let mut derived = Derived::new(snapshot, layout, &self.known)?;
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
@@ -313,7 +313,7 @@ impl Expect<'_> {
     }
 
     /// Adds the buffered records, with their bodies.
-    fn add_buffered(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
+    fn add_buffered(&mut self, ahead: &mut ReadAhead, snapshot: &Snapshot) -> Result<()> {
         ahead.fill(self.layout, snapshot, &snapshot.cost())?;
         while let Some(item) = ahead.pop() {
             if let Some(record) = RecordRef::parse(&item.stored) {

@@ -22,7 +22,7 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
         ..CheckReport::default()
     };
     report.errors.extend(ownerless_trees(store));
-    for current in store.currents() {
+    for current in store.dataset_states() {
         let handle = Handle {
             stop: stop.cloned(),
             ..Handle::new(store.clone(), current, None)

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 
 use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 
-use crate::bodies::Ahead;
+use crate::bodies::ReadAhead;
 use crate::catalog::Layout;
 use crate::error::Error;
 use crate::store::Handle;
@@ -90,7 +90,7 @@ pub(super) struct Version<'v> {
 
 /// Passes buffered records to the target, with their bodies.
 fn give(
-    ahead: &mut Ahead,
+    ahead: &mut ReadAhead,
     layout: &Layout,
     snapshot: &esker_lsm::Snapshot,
     target: &mut dyn Target,
@@ -205,7 +205,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         } else {
             None
         };
-        let mut ahead = Ahead::new();
+        let mut ahead = ReadAhead::new();
         while cursor.valid() {
             let (key, seq) = (cursor.key(), cursor.seq());
             let is_newest = last.as_deref() != Some(key);

@@ -6,18 +6,22 @@ use esker_model::range::Range;
 use super::kind::{Attribute, Entry, IndexType, TreeRange, VisitEntry, VisitPosting};
 use super::kinds::each_point;
 use super::lookup::Lookup;
+use super::walk_end::{VisitEntryOr, VisitError};
 use crate::error::{Error, Result};
 
 /// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
 /// Obsolete entries may be included or not. The order is that of the index, except for points in an
 /// area.
-pub(crate) fn each_entry(
+///
+/// # Errors
+/// Any read error, and any error of `visit`, which ends the walk.
+pub(crate) fn each_entry<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: Option<&Range>,
     readahead: usize,
-    visit: &mut VisitEntry<'_>,
-) -> Result<()> {
+    visit: &mut VisitEntryOr<'_, E>,
+) -> std::result::Result<(), E> {
     if let Some(range) = range
         && !range.regions.is_empty()
         && attribute.index().is_some_and(IndexType::is_of_points)
@@ -50,7 +54,10 @@ pub(crate) fn each_entry(
             // Only the newest put of a key counts; operands are pieces of one list.
             if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
-                index_entries(attribute, key, seq, value, &mut inside)?;
+                E::adapt(
+                    |visit| index_entries(attribute, key, seq, value, visit),
+                    &mut inside,
+                )?;
             }
             cursor.next()?;
         }

@@ -23,6 +23,7 @@ mod seen;
 pub(crate) mod staging;
 mod types;
 mod walk;
+mod walk_end;
 
 pub use best::Best;
 pub(crate) use best::{Among, Candidate, Origin, Window};
@@ -45,3 +46,4 @@ pub use lookup::Lookup;
 pub(crate) use lookup::{FilterRule, Looks};
 pub use types::IndexTypes;
 pub use walk::TreeEntry;
+pub(crate) use walk_end::{VisitEntryOr, VisitError, WalkEnd};

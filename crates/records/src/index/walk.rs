@@ -14,6 +14,7 @@ use super::best::Best;
 use super::kind::{Attribute, Tells};
 use super::lookup::Lookup;
 use super::queue::Queue;
+use super::walk_end::VisitError;
 use crate::error::Result;
 
 /// The most blocks that are read together.
@@ -64,15 +65,15 @@ pub(super) fn walk(
 
 /// As [`walk`], for several ranges, ascending and disjoint, so that a block is read once; and only
 /// in tables that `keep` admits.
-pub(super) fn walk_where(
+pub(super) fn walk_where<E: VisitError>(
     lookup: &Lookup<'_>,
     tree: TreeId,
     ranges: &[KeyRange<'_>],
     keep: &dyn Fn(&TableFile) -> bool,
     tells: Tells,
     best: &mut Best,
-    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
-) -> Result<()> {
+    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     let Some(((lo, _), (_, hi))) = ranges.first().zip(ranges.last()) else {
         return Ok(());
     };
@@ -121,15 +122,15 @@ enum Unit {
     Block(Arc<Table>, BlockHint),
 }
 
-struct Walk<'a, 'v> {
+struct Walk<'a, 'v, E> {
     lookup: &'a Lookup<'a>,
     ranges: &'a [KeyRange<'a>],
     tells: Tells,
     queue: Queue<Unit>,
-    visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+    visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> std::result::Result<(), E>,
 }
 
-impl Walk<'_, '_> {
+impl<E: VisitError> Walk<'_, '_, E> {
     /// The span of the writes that entries with numbers from `min` to `max` represent.
     fn span(&self, (min, max): (Seq, Seq)) -> (Seq, Seq) {
         match self.tells {
@@ -142,7 +143,7 @@ impl Walk<'_, '_> {
         self.queue.push(self.span(bounds), unit, best);
     }
 
-    fn run(&mut self, best: &mut Best) -> Result<()> {
+    fn run(&mut self, best: &mut Best) -> std::result::Result<(), E> {
         while let Some(head) = self.queue.pop(best) {
             match head.item {
                 Unit::Memtable(memtable) => self.memtable(&memtable, best)?,
@@ -165,7 +166,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
+    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> std::result::Result<(), E> {
         let mut cursor = memtable.cursor();
         for (lo, hi) in self.ranges {
             cursor.seek(lo, MAX_SEQ)?;
@@ -188,7 +189,12 @@ impl Walk<'_, '_> {
 
     /// Queues the blocks of a partition. If so many entries are wanted that the order of blocks
     /// does not matter, reads the blocks at once: neighbours together, without queueing them.
-    fn partition(&mut self, table: &Arc<Table>, partition: usize, best: &mut Best) -> Result<()> {
+    fn partition(
+        &mut self,
+        table: &Arc<Table>,
+        partition: usize,
+        best: &mut Best,
+    ) -> std::result::Result<(), E> {
         let mut hints = Vec::new();
         let (ranges, cost) = (self.ranges, self.lookup.index_cost);
         table.blocks_between(partition, ranges, cost, &mut hints)?;
@@ -215,7 +221,11 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn blocks(&mut self, wanted: &[(Arc<Table>, BlockHint)], best: &mut Best) -> Result<()> {
+    fn blocks(
+        &mut self,
+        wanted: &[(Arc<Table>, BlockHint)],
+        best: &mut Best,
+    ) -> std::result::Result<(), E> {
         for mut entries in entries_of_blocks(wanted, self.lookup.index_cost)? {
             let mut valid = entries.advance()?;
             for (lo, hi) in self.ranges {

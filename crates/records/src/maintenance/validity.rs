@@ -21,7 +21,7 @@ use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
 use crate::index::{Attribute, Candidate};
-use crate::store::{CachedFilter, KeptFilter, Name};
+use crate::store::{CachedFilter, ComponentState, KeptFilter};
 
 /// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
 /// about 70 ns, looking one up over 1 us.
@@ -243,7 +243,7 @@ impl KeyProbe {
         if self.filter.get().is_some() {
             return Ok(());
         }
-        let mut names: Vec<Name> = self.components.iter().map(Span::name).collect();
+        let mut names: Vec<ComponentState> = self.components.iter().map(Span::name).collect();
         let mut left = total.saturating_mul(WORTH).min(MOST_KEYS);
         let fits = names.iter().take_while(|name| {
             let rest = left.checked_sub(name.entries);
@@ -279,7 +279,7 @@ impl KeyProbe {
         let _ = self.filter.set((names.len(), filter.clone()));
         self.kept.put(CachedFilter {
             tree: self.tree,
-            names,
+            components: names,
             filter,
         });
         Ok(())
@@ -348,8 +348,8 @@ impl KeyProbe {
 }
 
 impl Span {
-    fn name(&self) -> Name {
-        Name {
+    fn name(&self) -> ComponentState {
+        ComponentState {
             min: self.min,
             max: self.max,
             entries: self.component.entries(),

@@ -1,8 +1,10 @@
-//! Aggregates of groups, from the records. Groups are kept in memory up to a share of the budget;
-//! beyond it they go to a sorter as entries, which merges what belongs together
+//! Aggregates of groups: from an index alone if one shows them (`aggregate_from_index.rs`),
+//! otherwise from the records. Groups are held in memory up to a share of the budget; beyond it
+//! they move to a sorter as entries, of which those of one group follow each other and are merged
 //! ([`Groups`], [`Totals`]).
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use esker_lsm::Account;
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
@@ -15,63 +17,52 @@ use super::run::Run;
 use super::{Explain, Order, Request};
 use crate::error::{Error, Result};
 
-/// Takes the groups of an answer.
-type Visit<'v> = dyn FnMut(Group) -> ControlFlow<()> + 'v;
+/// Receives the groups of an answer. A break ends the query.
+type VisitGroup<'v> = dyn FnMut(Group) -> ControlFlow<()> + 'v;
 
 impl Query {
     /// Computes the aggregates of the records that satisfy the aggregation's condition and that of
-    /// the request, and passes the groups to `visit`, in their order, until that breaks.
+    /// the request, and passes the groups to `visit`, in their order, until that breaks. Of the
+    /// request, the condition and the validation count.
+    ///
+    /// # Errors
+    /// If the aggregation or the condition does not fit the dataset; any read error; an overflow of
+    /// a total.
     pub(crate) fn aggregate(
         mut self,
         aggregation: &Aggregation,
-        visit: &mut Visit<'_>,
+        visit: &mut VisitGroup<'_>,
     ) -> Result<Explain> {
         let grouping = Grouping::new(&self.view.layout.shape, aggregation)?;
-        let mut request = Request::default();
-        request.condition.clone_from(&self.request.condition);
-        request.validation = self.request.validation;
-        if let Some(condition) = &aggregation.condition {
-            request.filter(condition.clone());
-        }
-        request.order = Order::Any;
-        self.request = request;
+        self.request = request_for(self.request, aggregation);
         let shared = self.view.dataset.shared.clone();
         let loan = shared.borrow(Account::Queries);
         // A third for the groups, one for their entries, one for the order of the results.
         let share = loan.bytes() / 3;
-        let mut results = Results {
-            ranked: ranked(&grouping, &shared.group, share),
-            group: &shared.group,
+        let mut results = GroupResults {
+            sorter: sorter_of(&grouping, &shared.group, share),
+            engine: &shared.group,
             share,
-            given: 0,
-            repeated: 0,
-            left: grouping.limit().unwrap_or(usize::MAX),
-            buffers: Default::default(),
+            passed_on: 0,
+            to_skip: 0,
+            remaining: grouping.limit().unwrap_or(usize::MAX),
+            buffers: Buffers::default(),
             grouping: &grouping,
             visit,
         };
-        let mut give = |group| results.take(group);
-        if let Some(explain) = from_index(&self, aggregation, &grouping, &mut give)? {
+        let mut take = |group| results.take(group);
+        if let Some(explain) = from_index(&self, aggregation, &grouping, &mut take)? {
             results.finish()?;
             return Ok(explain);
         }
         results.restart();
-        let explain;
-        let mut entries = if aggregation.is_count() {
-            let (count, counted) = self.count()?;
-            let mut groups = Groups::new(grouping.clone());
-            groups.add_counted(count);
-            let mut spill = Spill::new(&shared.group, share);
-            spill.take(&mut groups)?;
-            explain = counted;
-            Entries::new(vec![spill.finish()?])
+        let (mut entries, explain) = if aggregation.is_count() {
+            self.count_as_group(&grouping, share)?
         } else {
             let mut query = self;
             query.request.keys_only = false;
-            let run = Run::new(query)?;
-            let grouped = group_records(run, &grouping, share)?;
-            explain = grouped.run.explain();
-            Entries::new(grouped.entries)
+            let grouped = group_records(Run::new(query)?, &grouping, share)?;
+            (Entries::new(grouped.entries), grouped.run.explain())
         };
         let mut totals = Totals::new(grouping.clone());
         while let Some(entry) = entries.next()? {
@@ -89,77 +80,108 @@ impl Query {
         results.finish()?;
         Ok(explain)
     }
+
+    /// The number of records as the entry of a single group, for an aggregation that needs no
+    /// record.
+    fn count_as_group(self, grouping: &Arc<Grouping>, share: usize) -> Result<(Entries, Explain)> {
+        let mut spill = Spill::new(&self.view.dataset.shared.group, share);
+        let (count, explain) = self.count()?;
+        let mut groups = Groups::new(grouping.clone());
+        groups.add_counted(count);
+        spill.take(&mut groups)?;
+        Ok((Entries::new(vec![spill.finish()?]), explain))
+    }
+}
+
+/// The request for the records of an aggregation: those that meet both conditions, in any order.
+fn request_for(request: Request, aggregation: &Aggregation) -> Request {
+    let mut records = Request::default();
+    records.condition = request.condition;
+    records.validation = request.validation;
+    if let Some(condition) = &aggregation.condition {
+        records.filter(condition.clone());
+    }
+    records.order = Order::Any;
+    records
 }
 
 /// Passes groups on, in their order.
-struct Results<'a, 'v> {
+struct GroupResults<'a, 'v> {
     grouping: &'a Grouping,
-    /// Groups with an order of their own are sorted first.
-    ranked: Option<RowSorter>,
-    group: &'a esker_lsm::Group,
+    /// Sorts the groups, if they have an order of their own.
+    sorter: Option<RowSorter>,
+    engine: &'a esker_lsm::Group,
+    /// The bytes that sorted groups may take in memory.
     share: usize,
-    /// Groups that were passed on, and how many of these come again.
-    given: usize,
-    repeated: usize,
-    left: usize,
+    /// The number of groups that were passed on.
+    passed_on: usize,
+    /// The number of these that come again, and are skipped.
+    to_skip: usize,
+    /// The number of groups that are still wanted.
+    remaining: usize,
     buffers: Buffers,
-    visit: &'a mut Visit<'v>,
+    visit: &'a mut VisitGroup<'v>,
 }
 
+/// Buffers for a group in the sorter.
 #[derive(Default)]
 struct Buffers {
     rank: Vec<u8>,
     group: Vec<u8>,
 }
 
-/// The sorter of groups with an order of their own.
-fn ranked(grouping: &Grouping, group: &esker_lsm::Group, share: usize) -> Option<RowSorter> {
-    (grouping.is_ordered()).then(|| RowSorter::new(group, share, grouping.limit()))
+/// The sorter of groups with an order of their own; `None` if they have none.
+fn sorter_of(grouping: &Grouping, engine: &esker_lsm::Group, share: usize) -> Option<RowSorter> {
+    (grouping.is_ordered()).then(|| RowSorter::new(engine, share, grouping.limit()))
 }
 
-impl Results<'_, '_> {
-    /// Forgets what was taken: all groups come again from the first on.
+impl GroupResults<'_, '_> {
+    /// Begins again: all groups will come from the first one on, and those that were passed on
+    /// already are skipped.
     fn restart(&mut self) {
-        self.repeated = self.given;
-        self.ranked = ranked(self.grouping, self.group, self.share);
+        self.to_skip = self.passed_on;
+        self.sorter = sorter_of(self.grouping, self.engine, self.share);
     }
 
+    /// Takes the next group: passes it on, or sorts it.
     fn take(&mut self, group: Group) -> Result<ControlFlow<()>> {
-        let Some(ranked) = &mut self.ranked else {
-            return Ok(self.give(group));
+        let Some(sorter) = &mut self.sorter else {
+            return Ok(self.pass_on(group));
         };
         let Buffers { rank, group: bytes } = &mut self.buffers;
         self.grouping.rank(&group, rank);
-        if ranked.admits(rank) {
+        if sorter.admits(rank) {
             bytes.clear();
             group.encode(bytes);
-            ranked.add(rank, bytes, 0)?;
+            sorter.add(rank, bytes, 0)?;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn give(&mut self, group: Group) -> ControlFlow<()> {
-        if self.repeated > 0 {
-            self.repeated -= 1;
+    /// Passes a group to the caller, unless the caller has it already, or the limit is reached.
+    fn pass_on(&mut self, group: Group) -> ControlFlow<()> {
+        if self.to_skip > 0 {
+            self.to_skip -= 1;
             return ControlFlow::Continue(());
         }
-        if self.left == 0 {
+        if self.remaining == 0 {
             return ControlFlow::Break(());
         }
-        self.left -= 1;
-        self.given += 1;
+        self.remaining -= 1;
+        self.passed_on += 1;
         (self.visit)(group)
     }
 
+    /// Passes on the sorted groups. Others were passed on when they were taken.
     fn finish(mut self) -> Result<()> {
-        let Some(ranked) = self.ranked.take() else {
+        let Some(sorter) = self.sorter.take() else {
             return Ok(());
         };
-        let mut rows = ranked.finish()?;
+        let mut rows = sorter.finish()?;
         while let Some(row) = rows.next()? {
             let group = self.grouping.decode(&row.payload);
             let group = group.ok_or_else(|| Error::damaged("a sorted group is malformed"))?;
-            if self.give(group).is_break() {
+            if self.pass_on(group).is_break() {
                 break;
             }
         }

@@ -1,70 +1,59 @@
 //! Aggregates from an index alone ([`ValueTotals`]): the values of its current entries, in their
-//! order, group by group. Nothing is kept but the write numbers of the groups that are not decided.
+//! order, group by group (`value_groups.rs`). Where counts of components add up, nothing is merged
+//! (`value_counts.rs`).
 //!
-//! With a condition that the same index answers, the records that meet it are gathered first, by
-//! their write numbers; then the whole index is read, since an array may have further values beyond
+//! With a condition that the same index answers, the write numbers of the records that meet it are
+//! gathered first; then the whole index is read, since an array may have further values outside of
 //! the condition.
 //!
-//! **Invariant.** The groups are those that the records give, to the last byte. Where the index
-//! does not show that, the answer is none, and the caller begins again with the records: all groups
-//! that were given before are those that come from the records first.
+//! **Invariant.** The groups equal those of the records, to the last byte. Where the index does not
+//! show that, the result is `None`, and the caller aggregates the records instead: the groups that
+//! were passed on before equal the first groups of the records.
 
-use std::ops::ControlFlow;
+use std::ops::Bound;
 use std::sync::Arc;
 
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Account, Cursor, Seq, SeqSet};
-use esker_model::Key;
-use esker_model::query::{Aggregation, Group, Grouping, ValueTotals};
+use esker_model::query::{Aggregation, Direction, Grouping, Validation, ValueTotals};
 
-use super::count::Distinct;
+use super::count::DistinctWrites;
 use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, Steps};
 use super::input::Query;
 use super::key_cursor::READAHEAD;
-use super::run::{Context, Costs, index_lookup};
+use super::parallel::Threads;
+use super::run::{Context, Costs, DrivingIndex, index_lookup};
 use super::scan;
-use super::value_counts::{CurrentFilter, ValueCount, ValueCounts};
+use super::value_counts::{CurrentFilter, ValueCounts};
+use super::value_groups::{ValueGroups, VisitGroup, has_number};
 use crate::coverage::{self, Coverage};
 use crate::error::Result;
 use crate::index::{self, Attribute, InOrder, IndexType, Lookup, Range};
 use crate::maintenance::Validity;
 use crate::store::View;
 use crate::telemetry::QueryStats;
-use esker_model::query::Validation;
 
-/// Takes the groups of an answer.
-type Give<'g> = dyn FnMut(Group) -> Result<ControlFlow<()>> + 'g;
+/// An index is read whole for the records of a condition if at least one in this many of its
+/// entries meets the condition.
+const MAX_ENTRIES_PER_MATCH: u64 = 8;
 
-/// Groups whose entries are not all decided.
-const UNDECIDED: usize = 16 << 10;
-
-/// Writes in such groups.
-const HELD: usize = 256 << 10;
-
-/// A record is read for each group of times: not for more than one in so many entries.
-const SAMPLED: u64 = 16;
-
-/// Groups of times whose records are read in any case.
-const FIRST_SAMPLES: u64 = 64;
-
-/// An index is read whole for the records of a condition that has one in so many of its entries.
-const WHOLE: u64 = 8;
-
-/// Computes the aggregates of the request's records from an index; `None` if that does not give
-/// what the records give.
+/// Computes the aggregates of the request's records from an index, and passes the groups to
+/// `visit`, in order. `None` if no index shows them; groups may have been passed on by then.
+///
+/// # Errors
+/// Any read error, an overflow of a total, and any error of `visit`.
 pub(super) fn from_index(
     query: &Query,
     aggregation: &Aggregation,
     grouping: &Arc<Grouping>,
-    give: &mut Give<'_>,
+    visit: &mut VisitGroup<'_>,
 ) -> Result<Option<Explain>> {
     let view = &query.view;
     let Some(totals) = ValueTotals::new(&view.layout.shape, aggregation, grouping) else {
         return Ok(None);
     };
-    let Some(attribute) = view.layout.attributes.get(totals.place()) else {
-        return Ok(None);
-    };
+    let attribute = view.layout.attributes.item(totals.place())?;
     let is_usable = attribute.kind.is_standalone()
         && !attribute.incomplete
         && (attribute.index()).is_some_and(IndexType::is_in_value_order);
@@ -72,30 +61,56 @@ pub(super) fn from_index(
     if !is_usable || is_direct {
         return Ok(None);
     }
-    let Some(source) = Source::new(query, attribute)? else {
+    let Some(source) = IndexSource::new(query, attribute)? else {
         return Ok(None);
     };
-    source.run(totals, give)
+    source.run(totals, visit)
 }
 
-/// The index, and what decides which of its entries count.
-struct Source<'a> {
+/// The records that meet the condition of an aggregate.
+struct Matches {
+    writes: SeqSet,
+    /// The condition, for people.
+    condition: String,
+}
+
+/// The current records of an aggregate.
+#[derive(Debug, Clone, Copy)]
+struct RecordCounts {
+    /// Records with a value.
+    with_value: u64,
+    /// Records without one.
+    without_value: u64,
+}
+
+/// How the reading of an index has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadOutcome {
+    /// All groups were passed on, or as many as the receiver needed.
+    Complete,
+    /// The index does not show the groups of the records.
+    NotShown,
+}
+
+/// The index, with the sets that decide which of its entries count.
+struct IndexSource<'a> {
     view: &'a View,
     attribute: &'a Attribute,
     costs: Costs,
     validity: Validity,
     expired: Option<Arc<SeqSet>>,
-    /// The writes of the records that meet the condition, and the condition; without one, all.
-    only: Option<(SeqSet, String)>,
+    /// The records that count; `None` for all.
+    matches: Option<Matches>,
+    /// The steps of finding the matches.
     steps: Steps,
 }
 
-impl<'a> Source<'a> {
-    /// `None` if records are needed, or are quicker.
-    fn new(query: &'a Query, attribute: &'a Attribute) -> Result<Option<Source<'a>>> {
+impl<'a> IndexSource<'a> {
+    /// `None` if the records are needed, or reading them is expected to be quicker.
+    fn new(query: &'a Query, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
         let view = &query.view;
         if query.request.condition.is_some() {
-            return Source::of_condition(query, attribute);
+            return IndexSource::of_condition(query, attribute);
         }
         view.snapshot.check_open()?;
         let kept = &view.dataset.current.kept_filter;
@@ -103,49 +118,57 @@ impl<'a> Source<'a> {
         if !validity.can_tell() {
             return Ok(None);
         }
-        Ok(Some(Source {
+        Ok(Some(IndexSource {
             attribute,
             costs: Costs::new(&view.snapshot),
             validity,
             expired: view.expired()?,
-            only: None,
+            matches: None,
             steps: Steps::default(),
             view,
         }))
     }
 
-    fn of_condition(query: &'a Query, attribute: &'a Attribute) -> Result<Option<Source<'a>>> {
+    /// As [`IndexSource::new`], for a query with a condition: finds the records that meet it.
+    fn of_condition(query: &'a Query, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
         let mut keys = query.clone();
         keys.request.keys_only = true;
         let context = Context::new(keys)?;
-        let driving = context.driving_index();
-        let Some((_, range)) = driving.filter(|(driving, _)| {
-            std::ptr::eq(driving.declared.as_ref(), attribute.declared.as_ref())
-        }) else {
+        let is_same = |driving: &DrivingIndex<'_>| {
+            let declared = driving.attribute.declared.as_ref();
+            std::ptr::eq(declared, attribute.declared.as_ref())
+        };
+        let Some(driving) = context.driving_index().filter(is_same) else {
             return Ok(None);
         };
-        if !context.tells_current_entries() || context.compiled.is_never() {
+        let range = driving.range;
+        if !context.entries_suffice() || context.compiled.is_never() {
             return Ok(None);
         }
         let mut steps = Steps::default();
         let lookup = context.indexes();
         let expected = estimate(&lookup, attribute, range)?;
-        if expected.saturating_mul(WHOLE) < estimate(&lookup, attribute, &whole())? {
+        let all = estimate(&lookup, attribute, &all_values())?;
+        if expected.saturating_mul(MAX_ENTRIES_PER_MATCH) < all {
             return Ok(None);
         }
         let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, &mut steps);
         current.expired = context.expired.as_deref();
-        current.expect(expected)?;
-        let mut meeting = Distinct::default();
+        current.prepare(expected)?;
+        let mut writes = DistinctWrites::default();
         let mut take =
-            |value: &[u8], key: &[u8], seq: Seq| current.offer(value, key, seq, &mut meeting);
+            |value: &[u8], key: &[u8], seq: Seq| current.offer(value, key, seq, &mut writes);
         index::each_entry(&lookup, attribute, Some(range), READAHEAD, &mut take)?;
-        current.settle(&mut meeting)?;
-        let text = (context.plan.driver.single()).map(|at| context.compiled.text(at));
-        Ok(Some(Source {
+        current.finish(&mut writes)?;
+        let constraint = context.plan.driver.single().ok_or_else(Misplaced::here)?;
+        let matches = Matches {
+            writes: writes.into_set(),
+            condition: context.compiled.text(constraint),
+        };
+        Ok(Some(IndexSource {
             view: &query.view,
             attribute,
-            only: Some((meeting.into_set(), text.unwrap_or_default())),
+            matches: Some(matches),
             validity: context.validity,
             expired: None,
             costs: context.costs,
@@ -153,25 +176,30 @@ impl<'a> Source<'a> {
         }))
     }
 
-    fn run(mut self, mut totals: ValueTotals, give: &mut Give<'_>) -> Result<Option<Explain>> {
+    /// Reads the index, and passes the groups to `visit`.
+    fn run(
+        mut self,
+        mut totals: ValueTotals,
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<Option<Explain>> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.rounds += 1;
-        let is_done = if self.has_others(&mut steps)? {
-            false
-        } else if totals.wants_ends() && self.only.is_none() {
-            let is_shown = self.read_ends(&mut totals, &mut steps)?;
-            if is_shown {
-                // There is no other group.
-                let _ = give(totals.finish(0)?)?;
+        let outcome = if self.hides_values(&mut steps)? {
+            ReadOutcome::NotShown
+        } else if totals.wants_ends() && self.matches.is_none() {
+            let outcome = self.read_ends(&mut totals, &mut steps)?;
+            if outcome == ReadOutcome::Complete {
+                // No group follows this one.
+                let _ = visit(totals.finish(0)?)?;
             }
-            is_shown
+            outcome
         } else {
-            self.read_all(totals, &mut steps, give)?
+            self.read_all(totals, &mut steps, visit)?
         };
         for cost in [&self.costs.data, &self.costs.index, &self.costs.keys] {
             self.view.dataset.shared.group.count(cost);
         }
-        if !is_done {
+        if outcome == ReadOutcome::NotShown {
             return Ok(None);
         }
         let usage = &self.view.dataset.current.usage;
@@ -185,13 +213,13 @@ impl<'a> Source<'a> {
     }
 
     fn explain(&self, steps: Steps) -> Explain {
-        let text = self.only.as_ref().map(|(_, text)| text.clone());
+        let condition = self.matches.as_ref().map(|matches| &matches.condition);
         Explain {
             plan: ExplainedPlan {
                 index: Some(ExplainedIndex {
                     index: self.attribute.path.to_string(),
                     kind: self.attribute.kind.to_string(),
-                    condition: text.unwrap_or_else(|| "all values".to_string()),
+                    condition: condition.map_or_else(|| "all values".to_string(), String::clone),
                 }),
                 ..ExplainedPlan::default()
             },
@@ -210,225 +238,234 @@ impl<'a> Source<'a> {
         index_lookup(self.view, &self.costs)
     }
 
+    /// Decides which entries are current, without regard to the matches.
     fn current<'s>(&'s self, steps: &'s mut Steps) -> CurrentEntries<'s> {
         let mut current = CurrentEntries::new(&self.validity, &self.costs.keys, steps);
         current.expired = self.expired.as_deref();
         current
     }
 
-    /// True if a record has a value that the index does not show.
-    fn has_others(&self, steps: &mut Steps) -> Result<bool> {
+    /// True if a record has a value that the index does not show in its order.
+    fn hides_values(&self, steps: &mut Steps) -> Result<bool> {
         let mut current = self.current(steps);
         InOrder::any_other(
             &self.lookup(),
             self.attribute,
-            &mut |key, seq| match &self.only {
-                Some((only, _)) => Ok(only.contains(seq)),
+            &mut |key, seq| match &self.matches {
+                Some(matches) => Ok(matches.writes.contains(seq)),
                 None => current.is_current(key, seq),
             },
         )
     }
 
-    /// Reads the least and the greatest value; false if the index does not show them.
-    fn read_ends(&self, totals: &mut ValueTotals, steps: &mut Steps) -> Result<bool> {
-        let lookup = self.lookup();
-        let (mut found, mut key) = (Vec::new(), Vec::new());
-        let ends = [
-            (false, totals.wants_least()),
-            (true, totals.wants_greatest()),
-        ];
-        for (is_backward, _) in ends.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-            let mut current = self.current(steps);
-            let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
-            let mut end: Option<(Vec<u8>, Vec<u8>)> = None;
-            while end.is_none() {
-                let step = walk.step(&mut |value, key, seq| {
-                    if end.is_none() && current.is_current(key, seq)? {
-                        end = Some((value.to_vec(), key.to_vec()));
-                    }
-                    Ok(())
-                })?;
-                if step.is_break() {
-                    break;
-                }
-            }
-            found.extend(end);
+    /// Reads the least and the greatest value, as far as they are wanted.
+    fn read_ends(&self, totals: &mut ValueTotals, steps: &mut Steps) -> Result<ReadOutcome> {
+        let mut ends = Vec::new();
+        if totals.wants_least() {
+            ends.extend(self.first_value(Direction::Ascending, steps)?);
+        }
+        if totals.wants_greatest() {
+            ends.extend(self.first_value(Direction::Descending, steps)?);
         }
         let shows_times = totals.shows_times();
-        for (value, record) in found {
-            let is_number = shows_times && self.has_number(totals, &record, None, steps)?;
+        let mut key = Vec::new();
+        for end in ends {
+            let is_number =
+                shows_times && has_number(self.view, totals, &end.record_key, None, steps)?;
             let is_shown = is_number || !shows_times;
-            if !is_shown || !totals.key(&value, &mut key)? {
-                return Ok(false);
+            if !is_shown || !totals.key(&end.value, &mut key)? {
+                return Ok(ReadOutcome::NotShown);
             }
             totals.add(&key, is_number);
         }
-        Ok(true)
+        Ok(ReadOutcome::Complete)
     }
 
-    /// True if the record of a key has a number as a time: in the group of `group`, or any.
-    fn has_number(
-        &self,
-        totals: &mut ValueTotals,
-        key: &[u8],
-        group: Option<&[u8]>,
-        steps: &mut Steps,
-    ) -> Result<bool> {
-        let key_type = self.view.layout.shape.key_type;
-        steps.fetched += 1;
-        match self.view.get(Key::from_encoded(key_type, key.to_vec()))? {
-            Some(record) => Ok(totals.has_number(record.json(), group)?),
-            None => Ok(false),
+    /// The first current entry in a direction; `None` if the index has none.
+    fn first_value(&self, direction: Direction, steps: &mut Steps) -> Result<Option<EndValue>> {
+        let lookup = self.lookup();
+        let mut current = self.current(steps);
+        let is_backward = direction == Direction::Descending;
+        let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
+        let mut end: Option<EndValue> = None;
+        while end.is_none() {
+            let step = walk.step(&mut |value, key, seq| {
+                if end.is_none() && current.is_current(key, seq)? {
+                    end = Some(EndValue {
+                        value: value.to_vec(),
+                        record_key: key.to_vec(),
+                    });
+                }
+                Ok(())
+            })?;
+            if step.is_break() {
+                break;
+            }
         }
+        Ok(end)
     }
 
-    /// Reads all values; false if the index does not show them.
+    /// Reads all values.
     fn read_all(
         &self,
         totals: ValueTotals,
         steps: &mut Steps,
-        give: &mut Give<'_>,
-    ) -> Result<bool> {
-        if self.only.is_none() {
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ReadOutcome> {
+        if self.matches.is_none() {
             let loan = self.view.dataset.shared.borrow(Account::Queries);
             let (filter, cost) = (self.current_filter(), &self.costs.index);
             let counts = filter.count_values(self.attribute, loan.bytes(), cost)?;
             if let Some(counts) = counts {
-                return self.read_counts(counts, totals, steps, give);
+                return self.read_counts(counts, totals, steps, visit);
             }
         }
         let lookup = self.lookup();
-        let counts_all = self.only.is_none() && totals.wants_count();
-        let mut values = Values::new(self, totals);
-        values.all = counts_all.then(Distinct::default);
+        let counts_all = self.matches.is_none() && totals.wants_count();
+        let mut groups = ValueGroups::new(self.view, totals);
+        groups.all_writes = counts_all.then(DistinctWrites::default);
         let mut walk = InOrder::new(&lookup, self.attribute, false, READAHEAD)?;
         let mut current = self.current(steps);
-        if self.only.is_none() {
-            current.expect(estimate(&lookup, self.attribute, &whole())?)?;
+        if self.matches.is_none() {
+            current.prepare(estimate(&lookup, self.attribute, &all_values())?)?;
         }
         let mut is_wanted = true;
         loop {
-            let step = walk.step(&mut |value, key, seq| match &self.only {
-                None => current.offer(value, key, seq, &mut values),
-                Some((only, _)) => {
-                    if only.contains(seq) {
-                        let mark = values.mark(value, true)?;
-                        values.take(mark, key, seq);
+            let step = walk.step(&mut |value, key, seq| match &self.matches {
+                None => current.offer(value, key, seq, &mut groups),
+                Some(matches) => {
+                    if matches.writes.contains(seq) {
+                        let group = groups.group_of(value)?;
+                        groups.take(group, key, seq);
                     }
                     Ok(())
                 }
             })?;
             let is_end = step.is_break();
-            if is_end || values.is_due() {
-                current.settle(&mut values)?;
-                is_wanted = values.give(is_end, current.steps, give)?.is_continue();
+            if is_end || groups.is_full() {
+                current.finish(&mut groups)?;
+                let flow = groups.pass_on(is_end, current.steps, visit)?;
+                is_wanted = flow.is_continue();
             }
-            if !values.is_shown {
-                return Ok(false);
+            if !groups.is_shown() {
+                return Ok(ReadOutcome::NotShown);
             }
             if is_end || !is_wanted {
                 break;
             }
         }
         drop(current);
-        let Values { totals, all, .. } = values;
-        let (with, without) = match (&self.only, all) {
-            (Some((only, _)), _) => (only.len(), 0),
-            (None, Some(all)) if is_wanted => {
-                let (with, records) = (all.count(), self.count_records()?);
-                (with, records.saturating_sub(with))
-            }
-            (None, _) => (0, 0),
-        };
-        self.finish(totals, with, without, is_wanted, steps, give)
+        let ValueGroups {
+            totals, all_writes, ..
+        } = groups;
+        let counts = self.record_counts(all_writes.filter(|_| is_wanted))?;
+        self.finish(totals, counts, is_wanted, steps, visit)
     }
 
-    /// Decides by the obsolete set alone which entries are current.
+    /// The counts of the records, given the writes of those with a value; without these, and
+    /// without a condition, no counts are needed.
+    fn record_counts(&self, with_value: Option<DistinctWrites>) -> Result<RecordCounts> {
+        let (with_value, without_value) = match (&self.matches, with_value) {
+            (Some(matches), _) => (matches.writes.len(), 0),
+            (None, Some(writes)) => {
+                let (with_value, records) = (writes.count(), self.count_records()?);
+                (with_value, records.saturating_sub(with_value))
+            }
+            (None, None) => (0, 0),
+        };
+        Ok(RecordCounts {
+            with_value,
+            without_value,
+        })
+    }
+
+    /// Decides which entries are current by the obsolete set alone.
     fn current_filter(&self) -> CurrentFilter<'_> {
         CurrentFilter {
             snapshot: &self.view.snapshot,
             validity: &self.validity,
             expired: self.expired.as_deref(),
-            background: self.view.dataset.shared.group.options().background,
+            threads: Threads::of(&self.view.dataset.shared.group),
         }
     }
 
-    /// As [`Source::read_all`], from the counts of all values. Each record has at most one value.
+    /// As [`IndexSource::read_all`], from the counts of all values. Each record has at most one
+    /// value.
     fn read_counts(
         &self,
         counts: ValueCounts,
         totals: ValueTotals,
         steps: &mut Steps,
-        give: &mut Give<'_>,
-    ) -> Result<bool> {
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ReadOutcome> {
         steps.candidates += counts.read;
         steps.obsolete += counts.obsolete;
-        let with = counts.values.iter().map(|value| value.entries).sum();
-        let mut values = Values::new(self, totals);
+        let with_value = counts.values.iter().map(|value| value.entries).sum();
+        let mut groups = ValueGroups::new(self.view, totals);
         let mut counted = counts.values.into_iter();
         let mut is_wanted = true;
         loop {
             let next = counted.next();
             let is_end = next.is_none();
-            if let Some(ValueCount {
-                value,
-                entries,
-                key,
-            }) = next
-            {
-                let mark = values.mark(&value, true)?;
-                values.take_all(mark, key, entries);
+            if let Some(value) = next {
+                groups.add_counted(value)?;
             }
-            if is_end || values.is_due() {
-                is_wanted = values.give(is_end, steps, give)?.is_continue();
+            if is_end || groups.is_full() {
+                is_wanted = groups.pass_on(is_end, steps, visit)?.is_continue();
             }
-            if !values.is_shown {
-                return Ok(false);
+            if !groups.is_shown() {
+                return Ok(ReadOutcome::NotShown);
             }
             if is_end || !is_wanted {
                 break;
             }
         }
-        let counts_all = values.totals.wants_count() && is_wanted;
+        let counts_all = groups.totals.wants_count() && is_wanted;
         let records = if counts_all {
             self.count_records()?
         } else {
-            with
+            with_value
         };
-        let without = records.saturating_sub(with);
-        self.finish(values.totals, with, without, is_wanted, steps, give)
+        let counts = RecordCounts {
+            with_value,
+            without_value: records.saturating_sub(with_value),
+        };
+        self.finish(groups.totals, counts, is_wanted, steps, visit)
     }
 
-    /// Gives what is left once the values are read: the group of all records, or that of the
-    /// records without a value.
+    /// Passes on the last group, once the values are read: that of all records in an aggregate
+    /// without groups, otherwise that of the records without a value, if it is wanted.
     fn finish(
         &self,
         mut totals: ValueTotals,
-        with: u64,
-        without: u64,
+        counts: RecordCounts,
         is_wanted: bool,
         steps: &mut Steps,
-        give: &mut Give<'_>,
-    ) -> Result<bool> {
-        let records = with + without;
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ReadOutcome> {
+        let RecordCounts {
+            with_value,
+            without_value,
+        } = counts;
+        let records = with_value + without_value;
         steps.answers += records;
+        // No group follows, so a break makes no difference.
         if !totals.is_grouped() {
-            // There is no other group.
-            let _ = give(totals.finish(records)?)?;
-        } else if without > 0 && is_wanted {
-            let _ = give(totals.group_without(without)?)?;
+            let _ = visit(totals.finish(records)?)?;
+        } else if without_value > 0 && is_wanted {
+            let _ = visit(totals.group_without(without_value)?)?;
         }
-        Ok(true)
+        Ok(ReadOutcome::Complete)
     }
 
-    /// The number of records: by the tree of keys, if the dataset has one.
+    /// The number of records: by the primary-key index, if the dataset has one.
     fn count_records(&self) -> Result<u64> {
         let layout = &self.view.layout;
         let uses_keys = layout.stored.settings.maintenance.uses_keys();
         let Some(tree) = layout.keys.filter(|_| uses_keys) else {
             return Ok(scan::count_all(self.view, u64::MAX)?.0);
         };
-        // Of earlier strategies the set has what indexes had entries of, not all that keys have.
+        // Of earlier strategies, the set has only the writes that indexes had entries of.
         let set = self.validity.obsolete();
         let coverage = Coverage::new(&layout.stored.settings, set.as_deref());
         if coverage.of(coverage::Source::DataVersions).is_always() {
@@ -448,162 +485,19 @@ impl<'a> Source<'a> {
     }
 }
 
-/// All values.
-fn whole() -> Range {
-    Range::between(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
-}
-
-fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-    match attribute.index() {
-        Some(index) => index.estimate(lookup, attribute, range),
-        None => Ok(0),
-    }
-}
-
-/// The values of current entries, as groups.
-struct Values<'a> {
-    source: &'a Source<'a>,
-    totals: ValueTotals,
-    /// True if a record of each group shows whether its times are numbers.
-    shows_times: bool,
-    /// Records that were read for this, and current entries.
-    samples: u64,
-    taken: u64,
-    /// The writes of the records that have a value, if they are counted.
-    all: Option<Distinct>,
-    /// The value of the last entry.
+/// The least or the greatest value, and the key of a record that has it.
+struct EndValue {
     value: Vec<u8>,
-    /// The groups whose entries are not all decided, the last one being read.
-    undecided: Vec<Undecided>,
-    /// Writes that were added to these groups.
-    held: usize,
-    /// False once a value was met that does not show what the record has.
-    is_shown: bool,
+    record_key: Vec<u8>,
 }
 
-/// A group, or without groups a value, and the writes of its records.
-struct Undecided {
-    key: Vec<u8>,
-    records: Distinct,
-    /// Records that were counted already.
-    counted: u64,
-    /// The key of a record that has the value, if one has.
-    met: Option<Vec<u8>>,
+/// The range of all values.
+fn all_values() -> Range {
+    Range::between(Bound::Unbounded, Bound::Unbounded)
 }
 
-impl<'a> Values<'a> {
-    fn new(source: &'a Source<'a>, totals: ValueTotals) -> Values<'a> {
-        Values {
-            all: None,
-            shows_times: totals.shows_times(),
-            source,
-            samples: 0,
-            taken: 0,
-            totals,
-            value: Vec::new(),
-            undecided: Vec::new(),
-            held: 0,
-            is_shown: true,
-        }
-    }
-
-    /// Takes all current entries of a value, of one record each; one has this key.
-    fn take_all(&mut self, mark: u32, key: Vec<u8>, entries: u64) {
-        self.taken += entries;
-        if let Some(group) = self.undecided.get_mut(mark as usize) {
-            group.met.get_or_insert(key);
-            group.counted += entries;
-        }
-    }
-
-    /// True if the groups so far are to be decided and passed on.
-    fn is_due(&self) -> bool {
-        let is_first = self.shows_times && self.samples == 0 && self.undecided.len() > 1;
-        is_first || self.undecided.len() >= UNDECIDED || self.held >= HELD
-    }
-
-    /// True if a record of the group, or without groups of all, has a number as a time. If the
-    /// first that is looked at has none, others may: then the index shows too little.
-    fn samples(&mut self, key: &[u8], record: &[u8], steps: &mut Steps) -> Result<bool> {
-        let is_grouped = self.totals.is_grouped();
-        if !self.shows_times || !is_grouped && self.samples > 0 {
-            return Ok(self.shows_times);
-        }
-        self.samples += 1;
-        let group = is_grouped.then_some(key);
-        let is_number = (self.source).has_number(&mut self.totals, record, group, steps)?;
-        let few = (self.samples - 1).saturating_sub(FIRST_SAMPLES) * SAMPLED <= self.taken;
-        self.is_shown &= is_number && few;
-        Ok(is_number)
-    }
-
-    /// Passes on the groups, whose entries so far are decided; the last one only at the end of the
-    /// index, as it may go on.
-    fn give(
-        &mut self,
-        is_end: bool,
-        steps: &mut Steps,
-        give: &mut Give<'_>,
-    ) -> Result<ControlFlow<()>> {
-        self.held = 0;
-        let mut decided = std::mem::take(&mut self.undecided);
-        if !is_end {
-            self.undecided.extend(decided.pop());
-        }
-        for decided in decided {
-            let Undecided { key, met, .. } = decided;
-            let Some(record) = met else { continue };
-            let records = decided.records.count() + decided.counted;
-            let is_number = self.samples(&key, &record, steps)?;
-            if !self.is_shown {
-                break;
-            }
-            if !self.totals.is_grouped() {
-                self.totals.add(&key, is_number);
-                continue;
-            }
-            let group = self.totals.group(&key, records, is_number)?;
-            if give(group)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-impl TakeCurrentEntry for Values<'_> {
-    #[inline]
-    fn mark(&mut self, value: &[u8], _: bool) -> Result<u32> {
-        if self.value != value || self.undecided.is_empty() {
-            self.value.clear();
-            self.value.extend_from_slice(value);
-            let mut key = Vec::new();
-            // A bucket that cannot be represented is an error of the records, if one has it.
-            self.is_shown &= matches!(self.totals.key(value, &mut key), Ok(true));
-            if self.undecided.last().is_none_or(|last| last.key != key) {
-                self.undecided.push(Undecided {
-                    key,
-                    records: Distinct::default(),
-                    counted: 0,
-                    met: None,
-                });
-            }
-        }
-        Ok((self.undecided.len() as u32).saturating_sub(1))
-    }
-
-    #[inline]
-    fn take(&mut self, mark: u32, key: &[u8], seq: Seq) {
-        self.taken += 1;
-        if let Some(all) = &mut self.all {
-            all.add(seq);
-        }
-        if let Some(group) = self.undecided.get_mut(mark as usize) {
-            group.met.get_or_insert_with(|| key.to_vec());
-            if self.totals.is_grouped() {
-                group.records.add(seq);
-                self.held += 1;
-            }
-        }
-    }
+/// The estimated number of an index's entries in a range.
+fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+    let index = attribute.index().ok_or_else(Misplaced::here)?;
+    index.estimate(lookup, attribute, range)
 }

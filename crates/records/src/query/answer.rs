@@ -1,35 +1,40 @@
-//! The answer of a query in order of recency, found page by page.
-
-use esker_lsm::coding::Misplaced;
+//! The answer of a query in order of recency, found page by page. A page of candidates is read from
+//! the source, then their records are fetched, as many together as the memory allows; both numbers
+//! begin small, and grow while the answer is iterated.
+//!
+//! **Invariant.** The pages are disjoint and in order: all candidates of a page come before those
+//! of the next one.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Account, Loan, Seq, Slice};
 use esker_model::query::Driver;
 
 use super::PageToken;
 use super::combine;
 use super::explain::Explain;
-use super::fetch::{PageFetch, Size};
+use super::fetch::{FetchedPage, PageFetch, Size};
 use super::run::{Context, Run};
 use super::scan_matching::ScanMatching;
-use super::stages::TakeScanned;
+use super::stages::{AnswerContent, BulkOrder, TakeScanned};
 use crate::error::Result;
 use crate::index::{Best, Candidate, Origin, Recency, Window};
 use esker_model::Record;
 
 /// The most candidates that are requested at a time.
-const PAGE: usize = 256 << 10;
+const MAX_CANDIDATES: usize = 256 << 10;
 
 /// The most candidates of a query with a limit whose records are fetched together.
-const FETCH: usize = 1024;
+const MAX_LIMITED_FETCH: usize = 1024;
 
 /// The number of candidates whose records are fetched first, when their size is unknown.
 const FIRST_FETCH: usize = 64;
 
-/// The most entries of a base that are read for each candidate, if others rule most of them out.
-const MOST_EACH: usize = 64;
+/// The most entries of a base that are read for each wanted record, if other lists rule most of
+/// them out.
+const MAX_ENTRIES_PER_RECORD: usize = 64;
 
 /// A record that answers the query.
 pub(super) struct Ready {
@@ -40,11 +45,11 @@ pub(super) struct Ready {
 }
 
 /// The memory budget of a page.
-struct Page {
+struct PageBudget {
     /// The number of candidates that are fetched together.
     fetch: usize,
     /// The largest number of record bytes in memory at a time.
-    room: usize,
+    record_bytes: usize,
     /// Memory borrowed for a page that may be large.
     loan: Option<Loan>,
 }
@@ -52,7 +57,7 @@ struct Page {
 /// Matching records in order, found during iteration.
 pub(super) struct Answer {
     pub(super) run: Run,
-    page: Page,
+    page: PageBudget,
     /// The write number of the last candidate that the source returned.
     after: Option<Seq>,
     /// The write number of the last record that was returned.
@@ -60,18 +65,21 @@ pub(super) struct Answer {
     /// True if the candidates come from a scan: they are current, live, and satisfy the conditions.
     scanned: bool,
     failed: bool,
+    /// The candidates of the page that are not fetched yet.
     pending: VecDeque<Candidate>,
+    /// The records that were found and not returned yet.
     ready: VecDeque<Ready>,
 }
 
 impl Answer {
+    /// An answer that reads its candidates from the driver.
     pub(super) fn new(run: Run) -> Answer {
         let after = run.context.after;
         Answer {
             run,
-            page: Page {
+            page: PageBudget {
                 fetch: FIRST_FETCH,
-                room: 0,
+                record_bytes: 0,
                 loan: None,
             },
             after,
@@ -93,7 +101,8 @@ impl Answer {
         answer
     }
 
-    /// The position in the answer: a request with it continues from here.
+    /// The position in the answer: a request with it continues from here. `None` before the first
+    /// record.
     pub(super) fn token(&self) -> Option<PageToken> {
         self.returned.map(PageToken::Write)
     }
@@ -112,28 +121,14 @@ impl Answer {
             exhausted,
             ..
         } = &mut self.run;
-        // With a limit, a quarter more than the limit, because some candidates are obsolete or do
-        // not satisfy the other conditions. Each further round doubles the number.
-        let want = match remaining {
-            Some(left) => {
-                (left.saturating_add(*left / 4)).saturating_mul(1 << steps.rounds.min(12))
-            }
-            None => usize::MAX,
-        };
+        let want = wanted_candidates(context, *remaining, steps.rounds);
         let combined = context.plan.driver.combined();
-        let want = match combined {
-            Some(combined) => {
-                let each = usize::try_from(combined.ratio).unwrap_or(MOST_EACH);
-                want.saturating_mul(each.min(MOST_EACH)).max(FIRST_FETCH)
-            }
-            None => want,
-        };
         let bytes = self.page.borrow(context, want);
         let mut best = Best::new(Window {
             order: context.request.order.recency(),
             after: self.after,
-            want: want.clamp(1, PAGE),
-            // Beside a window there are the entries of the same writes in other lists.
+            want: want.clamp(1, MAX_CANDIDATES),
+            // The entries of the same writes in other lists take memory beside the window.
             bytes: if combined.is_some() {
                 bytes / 4
             } else {
@@ -167,11 +162,11 @@ impl Answer {
     /// Takes the next candidates through the stages.
     fn advance(&mut self) -> Result<()> {
         let context = &self.run.context;
-        let known = self.scanned || context.knows_current();
-        let is_decided = self.scanned || context.all_answered && known;
-        let without_records = context.request.keys_only && is_decided;
-        let mut chunk = self.sort_out(without_records)?;
-        if without_records {
+        let all_current = self.scanned || context.shows_current();
+        let is_decided = self.scanned || context.all_answered && all_current;
+        if context.request.keys_only && is_decided {
+            // Candidates without records are in memory already: all are taken together.
+            let mut chunk = self.validate_next(usize::MAX)?;
             if let Some(expired) = &self.run.context.expired {
                 chunk.retain(|candidate| !expired.contains(candidate.seq));
             }
@@ -182,6 +177,7 @@ impl Answer {
             }));
             return Ok(());
         }
+        let mut chunk = self.validate_next(self.page.fetch)?;
         let Run {
             context,
             steps,
@@ -193,11 +189,12 @@ impl Answer {
         let fetch = PageFetch {
             context,
             admission,
-            known,
-            room: self.page.room,
+            all_current,
+            max_bytes: self.page.record_bytes,
         };
-        let (records, size) = fetch.run(&mut chunk, steps)?;
+        let FetchedPage { records, size } = fetch.run(&mut chunk, steps)?;
         for (candidate, record) in chunk.into_iter().zip(records) {
+            // Obsolete candidates have no record.
             let Some(value) = record else { continue };
             if admission.admits(&value, steps)? {
                 self.ready.push_back(Ready {
@@ -211,24 +208,18 @@ impl Answer {
         Ok(())
     }
 
-    /// The next candidates, without those that are known to be obsolete.
-    fn sort_out(&mut self, without_records: bool) -> Result<Vec<Candidate>> {
+    /// Stage 2 for the next candidates, at most `most`: those that are not known to be obsolete.
+    fn validate_next(&mut self, most: usize) -> Result<Vec<Candidate>> {
         let Run {
             context,
             steps,
             remaining,
             ..
         } = &mut self.run;
-        let most = if without_records {
-            // Candidates without records are in memory already.
-            usize::MAX
-        } else {
-            self.page.fetch
-        };
         let wanted = remaining.unwrap_or(usize::MAX);
         let take = wanted.clamp(1, most).min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
-        context.view.leave_out_noted(&mut chunk);
+        context.view.drop_noted(&mut chunk);
         steps.obsolete += (take - chunk.len()) as u64;
         if context.probes_keys {
             let total = (chunk.len() + self.pending.len()) as u64;
@@ -242,6 +233,10 @@ impl Answer {
         Ok(chunk)
     }
 
+    /// The next record or key; `None` at the end, or when the limit is reached.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(super) fn step(&mut self) -> Result<Option<Ready>> {
         loop {
             if self.run.remaining == Some(0) {
@@ -266,7 +261,7 @@ impl Answer {
     }
 }
 
-impl Page {
+impl PageBudget {
     /// Borrows memory for a page of `want` candidates; returns the bytes that the page may use.
     fn borrow(&mut self, context: &Context, want: usize) -> usize {
         let shared = &context.view.dataset.shared;
@@ -275,7 +270,7 @@ impl Page {
         self.loan = (want > FIRST_FETCH).then(|| shared.borrow(Account::Queries));
         let small = shared.group.options().memory_budget / 8;
         let bytes = self.loan.as_ref().map_or(small, Loan::bytes);
-        self.room = bytes / 4;
+        self.record_bytes = bytes / 4;
         bytes
     }
 
@@ -283,43 +278,68 @@ impl Page {
     fn shrink_to(&mut self, candidates: &[Candidate]) {
         if let Some(loan) = &mut self.loan {
             let candidates = candidates.iter().map(Candidate::bytes);
-            loan.shrink(candidates.sum::<usize>() + 2 * self.room);
+            loan.shrink(candidates.sum::<usize>() + 2 * self.record_bytes);
         }
     }
 
     /// Adapts the number of candidates that are fetched together to the size of the last records.
     fn adapt(&mut self, context: &Context, remaining: Option<usize>, Size { read, bytes }: Size) {
+        // Without a record read, their size is still unknown.
         let Some(each) = bytes.checked_div(read) else {
             return;
         };
+        let least = self.record_bytes;
         let (most, bytes) = match remaining {
-            Some(_) => (FETCH, self.room),
+            Some(_) => (MAX_LIMITED_FETCH, least),
             None => {
                 let batch = context.lookup.batch_bytes;
-                (PAGE, batch.clamp(self.room, 2 * self.room))
+                (MAX_CANDIDATES, batch.clamp(least, 2 * least))
             }
         };
         self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
     }
 }
 
+/// The number of candidates to request for the next page, when `remaining` records are wanted and
+/// `rounds` pages were read.
+fn wanted_candidates(context: &Context, remaining: Option<usize>, rounds: u64) -> usize {
+    // With a limit, a quarter more than the limit, because some candidates are obsolete or do not
+    // satisfy the other conditions. Each further round doubles the number.
+    let candidates = match remaining {
+        Some(left) => (left.saturating_add(left / 4)).saturating_mul(1 << rounds.min(12)),
+        None => usize::MAX,
+    };
+    match context.plan.driver.combined() {
+        Some(combined) => {
+            let each = usize::try_from(combined.ratio).unwrap_or(usize::MAX);
+            let entries = candidates.saturating_mul(each.min(MAX_ENTRIES_PER_RECORD));
+            entries.max(FIRST_FETCH)
+        }
+        None => candidates,
+    }
+}
+
 /// Offers every record that satisfies the conditions to `best`; returns the number of records read.
 fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
-    let brings = want <= FETCH;
+    let holds_records = want <= MAX_LIMITED_FETCH;
     let scan = ScanMatching {
         view: &context.view,
         compiled: &context.compiled,
-        by_key: false,
+        order: BulkOrder::Any,
         // The newest may be anywhere.
         limit: None,
-        gives_records: brings && !context.request.keys_only,
+        content: if holds_records {
+            context.content()
+        } else {
+            AnswerContent::Keys
+        },
         cost: &context.costs.data,
         body_cost: &context.costs.bodies,
     };
     scan.run(&mut OfferScanned {
         best,
         order: context.request.order.recency(),
-        brings,
+        holds_records,
     })
 }
 
@@ -328,7 +348,7 @@ struct OfferScanned<'a> {
     best: &'a mut Best,
     order: Recency,
     /// True if the page is small, so that `best` holds the records, too.
-    brings: bool,
+    holds_records: bool,
 }
 
 impl TakeScanned for OfferScanned<'_> {
@@ -346,8 +366,8 @@ impl TakeScanned for OfferScanned<'_> {
         seq: Seq,
         record: &mut dyn FnMut() -> Slice,
     ) -> Result<ControlFlow<()>> {
-        let brings = self.brings;
-        let bring = || brings.then(|| (Slice::from(&*record()), Origin::Current));
+        let holds_records = self.holds_records;
+        let bring = || holds_records.then(|| (Slice::from(&*record()), Origin::Current));
         self.best.offer_with(seq, key, bring);
         Ok(ControlFlow::Continue(()))
     }

@@ -2,6 +2,9 @@
 //! and sorted by key (on disk if they do not fit in memory, [`esker_lsm::sort`]), so that the
 //! lookups go through the data front to back, in large batches (Luo & Carey section 3.2). A record
 //! whose attribute has several values in the range is looked up once.
+//!
+//! A query borrows its memory once: the sorted keys take half of it, the keys of a chunk and the
+//! records of a batch a quarter each.
 
 use std::ops::ControlFlow;
 
@@ -13,59 +16,79 @@ use esker_model::query::Driver;
 use esker_model::schema::KeyType;
 
 use super::answer::Answer;
-use super::combine::Whole;
+use super::combine::WholeLists;
 use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
-use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned};
+use super::stages::{Admission, AnswerContent, BulkOrder, Fetch, Needs, TakeCurrent, TakeScanned};
 use crate::error::Result;
 use crate::maintenance::Validity;
 use crate::record;
 use crate::store::View;
 use esker_model::Record;
 
-/// Takes the records of an answer.
-pub(super) type Visit<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
+/// Receives the records of an answer. A break ends the query.
+pub(super) type VisitRecord<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
 
 /// The use of the records of an answer.
 pub(super) enum Sink<'v> {
-    Visit(&'v mut Visit<'v>),
+    /// Passes them to the caller.
+    Visit(&'v mut VisitRecord<'v>),
+    /// Counts them.
     Count,
+}
+
+impl Sink<'_> {
+    /// The content of the answer.
+    fn content(&self) -> AnswerContent {
+        match self {
+            Sink::Visit(_) => AnswerContent::Records,
+            Sink::Count => AnswerContent::Keys,
+        }
+    }
 }
 
 /// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
-/// Passes the records that answer a query to `visit`: by key, or in no particular order.
-pub(super) fn visit(mut query: Query, by_key: bool, visit: &mut Visit<'_>) -> Result<Explain> {
+/// Passes the records that answer a query to `visit`, up to the limit, until that breaks.
+///
+/// # Errors
+/// If the condition does not fit the dataset; any read error.
+pub(super) fn visit(
+    mut query: Query,
+    order: BulkOrder,
+    visit: &mut VisitRecord<'_>,
+) -> Result<Explain> {
     query.request.keys_only = false;
-    Ok(visit_run(Run::new(query)?, by_key, visit)?.explain())
+    Ok(visit_run(Run::new(query)?, order, visit)?.explain())
 }
 
 /// As [`visit`], for a query that begins at the first record.
-pub(super) fn visit_run(run: Run, by_key: bool, visit: &mut Visit<'_>) -> Result<Run> {
+pub(super) fn visit_run(run: Run, order: BulkOrder, visit: &mut VisitRecord<'_>) -> Result<Run> {
+    debug_assert!(run.context.after.is_none(), "pages are in order of recency");
     if run.exhausted {
         return Ok(run);
     }
-    Bulk::new(run, by_key, Sink::Visit(visit)).run()
+    Bulk::new(run, order, Sink::Visit(visit)).run()
 }
 
 /// An answer in bulk.
 pub(super) struct Bulk<'v> {
     pub(super) run: Run,
-    /// True for the order of keys, false for none.
-    pub(super) by_key: bool,
-    pub(super) give: Give<'v>,
-    /// True if candidates are validated by the index of keys before their records are fetched.
+    pub(super) order: BulkOrder,
+    pub(super) delivery: Delivery<'v>,
+    /// True if candidates are validated by the primary-key index before their records are fetched.
     pub(super) probes_keys: bool,
 }
 
 impl<'v> Bulk<'v> {
-    pub(super) fn new(run: Run, by_key: bool, sink: Sink<'v>) -> Bulk<'v> {
+    /// An answer that delivers up to as many records as the run still needs.
+    pub(super) fn new(run: Run, order: BulkOrder, sink: Sink<'v>) -> Bulk<'v> {
         Bulk {
-            by_key,
-            give: Give {
+            order,
+            delivery: Delivery {
                 key_type: run.context.view.layout.shape.key_type,
                 remaining: run.remaining,
                 answers: 0,
@@ -80,30 +103,28 @@ impl<'v> Bulk<'v> {
         if self.run.context.plan.driver == Driver::Scan {
             return self.by_scan();
         }
-        let is_any = !self.by_key;
-        // The first few in any order: by recency they are found with the fewest reads.
+        let is_any = self.order == BulkOrder::Any;
+        // A limited answer in any order takes the newest records, which need the fewest reads.
         if is_any && self.run.remaining.is_some() {
             return self.by_recency();
         }
-        if self.run.context.whole_lists().is_some() {
+        if self.run.context.whole_lists()?.is_some() {
             self.by_index()
         } else if is_any {
-            // The records come with the index entries.
+            // The records come with the index entries: to sort them by key saves no reads.
             self.by_recency()
         } else {
             self.by_sorted_records()
         }
     }
 
-    /// Takes the records that stand-alone indexes have in the driver's ranges.
+    /// Finds the records by the entries that stand-alone indexes have in the driver's ranges.
     pub(super) fn by_index(mut self) -> Result<Run> {
         let driving = self.run.context.driving_index();
-        let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
-        if brings && !self.by_key {
+        let brings = driving.is_some_and(|driving| driving.attribute.brings_records());
+        if brings && self.order == BulkOrder::Any {
             return self.run_from_index();
         }
-        // The sorted keys have half of the memory, the keys of a chunk and the records of a batch a
-        // quarter each.
         let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
         let share = loan.bytes() / 4;
         let sorted = self.sort_entries(2 * share)?;
@@ -111,9 +132,10 @@ impl<'v> Bulk<'v> {
         Ok(self.finish())
     }
 
+    /// Finds the records as an answer in order of recency does.
     fn by_recency(mut self) -> Result<Run> {
         let mut answer = Answer::new(self.run);
-        match &mut self.give.sink {
+        match &mut self.delivery.sink {
             Sink::Visit(visit) => {
                 for record in &mut answer {
                     if visit(record?).is_break() {
@@ -126,27 +148,28 @@ impl<'v> Bulk<'v> {
         Ok(answer.run)
     }
 
-    /// Takes the records that satisfy the conditions, without an index.
+    /// Finds the records by a scan.
     pub(super) fn by_scan(mut self) -> Result<Run> {
-        if !self.give.is_done() {
+        if !self.delivery.is_done() {
             let context = &self.run.context;
             let scan = ScanMatching {
                 view: &context.view,
                 compiled: &context.compiled,
-                by_key: self.by_key,
-                limit: self.give.remaining,
-                gives_records: matches!(self.give.sink, Sink::Visit(_)),
+                order: self.order,
+                limit: self.delivery.remaining,
+                content: self.delivery.sink.content(),
                 cost: &context.costs.data,
                 body_cost: &context.costs.bodies,
             };
-            let scanned = scan.run(&mut self.give)?;
+            let scanned = scan.run(&mut self.delivery)?;
             self.run.steps.candidates += scanned;
             self.run.steps.scanned += scanned;
         }
         Ok(self.finish())
     }
 
-    /// Takes the records by key, of an index whose entries are not apart from the records.
+    /// Finds the records by key, in an index whose entries are not apart from the records: as an
+    /// answer in order of recency, whose keys are then sorted.
     fn by_sorted_records(mut self) -> Result<Run> {
         let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
         let share = loan.bytes() / 4;
@@ -165,27 +188,28 @@ impl<'v> Bulk<'v> {
 
     /// The run, with the counts of the answer.
     pub(super) fn finish(mut self) -> Run {
-        self.run.steps.answers += self.give.answers;
-        self.run.remaining = self.give.remaining;
+        self.run.steps.answers += self.delivery.answers;
+        self.run.remaining = self.delivery.remaining;
         self.run.exhausted = true;
         self.run
     }
 
+    /// A sorter of keys that holds up to `memory` bytes.
     fn sorter(&self, memory: usize) -> Sorter {
         let group = &self.run.context.view.dataset.shared.group;
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
-    /// The keys of the index entries in the driver's ranges.
+    /// The keys of the index entries in the driver's ranges, sorted.
     fn sort_entries(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let Run { context, steps, .. } = &mut self.run;
-        let lists = context.whole_lists().ok_or_else(Misplaced::here)?;
-        // As much as the keys of a chunk: these are filled later.
-        let whole = Whole::new(context, memory / 2);
-        let outcome = whole.run(&lists, steps, &mut |key, seq| Ok(sorter.add(key, seq)?))?;
+        let lists = context.whole_lists()?.ok_or_else(Misplaced::here)?;
+        // The memory for the keys of a chunk, which is not used before the lists are read.
+        let reader = WholeLists::new(context, memory / 2);
+        let outcome = reader.run(&lists, steps, &mut |key, seq| Ok(sorter.add(key, seq)?))?;
         context.all_answered &= outcome.is_exact;
-        self.run.found = outcome.found;
+        self.run.lists_read = outcome.lists_read;
         Ok(sorter.finish()?)
     }
 
@@ -198,30 +222,30 @@ impl<'v> Bulk<'v> {
         let fetch = Fetch {
             view: &context.view,
             components: &context.components,
-            known: self.probes_keys || context.validity.is_exact(),
+            all_current: self.probes_keys || context.validity.is_exact(),
             options,
             cost: &context.costs.data,
-            needs: Needs::of(admission, matches!(self.give.sink, Sink::Visit(_))),
+            needs: Needs::of(admission, self.delivery.sink.content()),
             body_cost: &context.costs.bodies,
         };
         let mut chunk = Chunk::default();
-        while !self.give.is_done() && chunk.fill(&mut sorted, share)? {
-            steps.obsolete += chunk.leave_out_noted(&context.view)?;
+        while !self.delivery.is_done() && chunk.fill(&mut sorted, share)? {
+            steps.obsolete += chunk.drop_noted(&context.view)?;
             if self.probes_keys {
                 steps.probed += chunk.seqs.len() as u64;
                 steps.obsolete += chunk.validate(&context.validity, &context.costs.keys)?;
             }
             let keys = chunk.keys();
-            let mut taking = Taking {
+            let mut receiver = ChunkReceiver {
                 admission,
-                give: &mut self.give,
+                delivery: &mut self.delivery,
                 steps,
-                by_key: self.by_key,
+                order: self.order,
                 keys: &keys,
                 seqs: &chunk.seqs,
                 held: Vec::new(),
             };
-            let fetched = fetch.run(&keys, &chunk.seqs, &mut taking)?;
+            let fetched = fetch.run(&keys, &chunk.seqs, &mut receiver)?;
             fetched.count_in(steps);
         }
         Ok(())
@@ -229,21 +253,23 @@ impl<'v> Bulk<'v> {
 }
 
 /// The last stage of answers in bulk: passes the records on, or counts them, up to the limit.
-pub(super) struct Give<'a> {
-    pub(super) key_type: KeyType,
+pub(super) struct Delivery<'a> {
+    key_type: KeyType,
     /// The number of records still wanted; `None` for all.
-    pub(super) remaining: Option<usize>,
-    pub(super) answers: u64,
-    pub(super) sink: Sink<'a>,
+    remaining: Option<usize>,
+    /// The number of records delivered.
+    answers: u64,
+    sink: Sink<'a>,
 }
 
-impl Give<'_> {
-    /// True if the limit is reached.
+impl Delivery<'_> {
+    /// True if the limit is reached, or the receiver of the records has broken the query off.
     pub(super) fn is_done(&self) -> bool {
         self.remaining == Some(0)
     }
 
-    pub(super) fn give(
+    /// Delivers a record that answers the query, unless [`Delivery::is_done`].
+    pub(super) fn deliver(
         &mut self,
         key: &[u8],
         seq: Seq,
@@ -263,7 +289,8 @@ impl Give<'_> {
         Ok(())
     }
 
-    fn goes_on(&self) -> ControlFlow<()> {
+    /// A break once [`Delivery::is_done`].
+    pub(super) fn flow(&self) -> ControlFlow<()> {
         if self.is_done() {
             ControlFlow::Break(())
         } else {
@@ -272,54 +299,54 @@ impl Give<'_> {
     }
 }
 
-impl TakeScanned for Give<'_> {
+impl TakeScanned for Delivery<'_> {
     fn take(
         &mut self,
         key: &[u8],
         seq: Seq,
         record: &mut dyn FnMut() -> Slice,
     ) -> Result<ControlFlow<()>> {
-        self.give(key, seq, record)?;
-        Ok(self.goes_on())
+        self.deliver(key, seq, record)?;
+        Ok(self.flow())
     }
 }
 
-/// Takes the records of a chunk of candidates.
-struct Taking<'t, 'a> {
+/// Receives the current records of a chunk of candidates, and delivers those that answer the query.
+struct ChunkReceiver<'t, 'a> {
     admission: Admission<'t>,
-    give: &'t mut Give<'a>,
+    delivery: &'t mut Delivery<'a>,
     steps: &'t mut Steps,
-    by_key: bool,
+    order: BulkOrder,
     keys: &'t [&'t [u8]],
     seqs: &'t [Seq],
-    /// The records of a batch, held if the answer is by key.
+    /// The records of a batch and the indexes of their candidates, held if the answer is by key.
     held: Vec<(usize, Slice)>,
 }
 
-impl TakeCurrent for Taking<'_, '_> {
+impl TakeCurrent for ChunkReceiver<'_, '_> {
     fn take(&mut self, at: usize, record: Slice) -> Result<()> {
-        if self.give.is_done() || !self.admission.admits(&record, self.steps)? {
+        if self.delivery.is_done() || !self.admission.admits(&record, self.steps)? {
             return Ok(());
         }
-        if self.by_key {
+        if self.order == BulkOrder::Key {
             self.held.push((at, record.compact()));
             return Ok(());
         }
         let (key, seq) = (self.keys.item(at)?, *self.seqs.item(at)?);
-        self.give.give(key, seq, || record)
+        self.delivery.deliver(key, seq, || record)
     }
 
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         self.held.sort_unstable_by_key(|(at, _)| *at);
         for (at, value) in self.held.drain(..) {
             let (key, seq) = (self.keys.item(at)?, *self.seqs.item(at)?);
-            self.give.give(key, seq, || value)?;
+            self.delivery.deliver(key, seq, || value)?;
         }
-        Ok(self.give.goes_on())
+        Ok(self.delivery.flow())
     }
 }
 
-/// Keys that are looked up together, in order.
+/// Candidates that are looked up together, by key: a number for each key.
 #[derive(Default)]
 struct Chunk {
     keys: ByteList,
@@ -327,7 +354,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Takes about `share` bytes of the next keys; false at the end.
+    /// Replaces the candidates by about `share` bytes of the next ones; false if none are left.
     fn fill(&mut self, sorted: &mut Sorted, share: usize) -> Result<bool> {
         self.keys.clear();
         self.seqs.clear();
@@ -344,18 +371,19 @@ impl Chunk {
     /// Drops candidates with newer writes of their keys; returns how many.
     fn validate(&mut self, validity: &Validity, cost: &Cost) -> Result<u64> {
         validity.prepare(self.seqs.len() as u64, cost)?;
-        self.drop_those(&mut |key, seq| validity.is_superseded(seq, key, cost))
+        self.drop_where(&mut |key, seq| validity.is_superseded(seq, key, cost))
     }
 
-    /// Drops candidates that earlier queries have found to be obsolete; returns how many.
-    fn leave_out_noted(&mut self, view: &View) -> Result<u64> {
-        match view.dataset.current.findings.found() {
-            Some(found) => self.drop_those(&mut |_, seq| Ok(found.is_obsolete(seq, view.seq()))),
+    /// Drops candidates that earlier queries have noted as obsolete; returns how many.
+    fn drop_noted(&mut self, view: &View) -> Result<u64> {
+        match view.dataset.current.findings.notes() {
+            Some(notes) => self.drop_where(&mut |_, seq| Ok(notes.is_obsolete(seq, view.seq()))),
             None => Ok(0),
         }
     }
 
-    fn drop_those(&mut self, test: &mut dyn FnMut(&[u8], Seq) -> Result<bool>) -> Result<u64> {
+    /// Drops the candidates for which `test` is true; returns how many.
+    fn drop_where(&mut self, test: &mut dyn FnMut(&[u8], Seq) -> Result<bool>) -> Result<u64> {
         let before = self.seqs.len();
         let all = std::mem::take(self);
         for (key, seq) in all.keys.iter().zip(all.seqs) {

@@ -1,5 +1,5 @@
-//! Counting: a number has no order, so that one pass over the index or the data is enough, and
-//! nothing is kept.
+//! Counting the records that answer a query. A number has no order, so one read of the index or the
+//! data is enough, and no record is held.
 
 use esker_lsm::coding::Own;
 use esker_lsm::{Account, Loan, Seq, SeqSet};
@@ -7,19 +7,22 @@ use esker_model::query::{Driver, Lists};
 
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
-use super::combine::{ListsRead, Whole};
+use super::combine::{ListsOutcome, WholeLists};
 use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, Steps};
 use super::input::Query;
-use super::run::{Context, Run};
-use super::stages::Admission;
+use super::run::{Context, DrivingIndex, Run};
+use super::stages::{Admission, BulkOrder};
 use crate::error::Result;
 use crate::index::{self, Lookup, Take};
 
-/// Numbers that are gathered before they go into a set.
-const GATHERED: usize = 64 << 10;
+/// The number of gathered numbers that are sorted and added to a set together.
+const MAX_GATHERED: usize = 64 << 10;
 
-/// Counts the records that answer a query, which returns keys only.
+/// Counts the records that answer a query, whose request is for keys only.
+///
+/// # Errors
+/// If the condition or the page token does not fit the dataset; any read error.
 pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
     let run = Run::new(query)?;
     let run = if is_whole(&run) {
@@ -35,23 +38,25 @@ fn is_whole(run: &Run) -> bool {
     run.remaining.is_none() && run.context.after.is_none() && !run.exhausted
 }
 
+/// Counts the keys of an answer in order of recency.
 fn count_pages(run: Run) -> Result<Run> {
     let mut answer = Answer::new(run);
     while answer.step()?.is_some() {}
     Ok(answer.run)
 }
 
+/// Counts all records that answer a query.
 fn count_whole(mut run: Run) -> Result<Run> {
     if run.context.plan.driver == Driver::Scan {
-        return Bulk::new(run, false, Sink::Count).by_scan();
+        return Bulk::new(run, BulkOrder::Any, Sink::Count).by_scan();
     }
     let Run { context, steps, .. } = &mut run;
-    if let Some(lists) = context.whole_lists() {
-        if context.tells_current_entries() {
+    if let Some(lists) = context.whole_lists()? {
+        if context.entries_suffice() {
             let before = steps.clone();
             let outcome = count_entries(context, steps, &lists)?;
             if outcome.is_exact {
-                run.found = outcome.found;
+                run.lists_read = outcome.lists_read;
                 run.exhausted = true;
                 return Ok(run);
             }
@@ -60,13 +65,13 @@ fn count_whole(mut run: Run) -> Result<Run> {
         }
         return count_records(run);
     }
-    let Some((attribute, range)) = context.driving_index() else {
+    let Some(DrivingIndex { attribute, range }) = context.driving_index() else {
         return count_pages(run);
     };
     // A head may not be enough to decide the other conditions.
     if !context.needs_bodies && attribute.is_filtered_scan() {
         let lookup = context.indexes();
-        let mut matches = Matches {
+        let mut matches = MatchCounter {
             lookup: &lookup,
             context,
             admission: context.admission(),
@@ -80,59 +85,61 @@ fn count_whole(mut run: Run) -> Result<Run> {
     count_pages(run)
 }
 
-/// Counts by a stand-alone index as an answer in bulk, of which nothing is kept.
+/// Counts as an answer in bulk, by a stand-alone index.
 fn count_records(run: Run) -> Result<Run> {
     let context = &run.context;
     let driving = context.driving_index();
-    let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
+    let brings = driving.is_some_and(|driving| driving.attribute.brings_records());
     // Records are read in any case, so that the keys are probed only if that has saved reads
     // before.
     let probes_keys =
         context.probes_keys && (brings || !context.chooses_validation() || context.is_wasteful());
-    let mut bulk = Bulk::new(run, false, Sink::Count);
+    let mut bulk = Bulk::new(run, BulkOrder::Any, Sink::Count);
     bulk.probes_keys = probes_keys;
     bulk.by_index()
 }
 
-/// Counts without the records, if the indexes answer all conditions and the strategy shows which
-/// entries are current. A record with several values in the range has one number, and a record that
-/// several indexes have, has it in all of them.
-fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<ListsRead> {
-    let mut counted = Distinct::default();
+/// Counts without the records, where [`Context::entries_suffice`], by the write numbers of entries:
+/// a record with several values in the range has one number, and a record that several indexes have
+/// has the same one in all of them. The count is right only if the outcome is exact.
+fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<ListsOutcome> {
+    let mut counted = DistinctWrites::default();
     let shared = &context.view.dataset.shared;
     let loan = matches!(lists, Lists::All { .. }).then(|| shared.borrow(Account::Queries));
-    let room = loan
+    let memory = loan
         .as_ref()
         .map_or(shared.group.options().memory_budget / 32, Loan::bytes);
-    let whole = Whole::new(context, room / 2);
-    // The lists count their own candidates.
+    let reader = WholeLists::new(context, memory / 2);
+    // The reader of the lists counts the candidates.
     let mut decided = Steps::default();
     let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, &mut decided);
     current.expired = context.expired.as_deref();
-    current.expect(whole.expected(&lists.base())?)?;
+    current.prepare(reader.expected(&lists.base())?)?;
     let mut take = |key: &[u8], seq: Seq| current.offer(&[], key, seq, &mut counted);
-    let outcome = whole.run(lists, steps, &mut take)?;
-    current.settle(&mut counted)?;
+    let outcome = reader.run(lists, steps, &mut take)?;
+    current.finish(&mut counted)?;
     steps.obsolete += decided.obsolete;
     steps.probed += decided.probed;
     steps.answers += counted.count();
     Ok(outcome)
 }
 
-/// Counts the different numbers of writes. They come in index order, not ascending: inserted one by
-/// one, each would move the larger numbers in a set.
+/// The different numbers of the writes that were added. They come in index order, not ascending:
+/// inserted into a set one by one, each would move the larger numbers. So they are gathered, sorted
+/// and then inserted.
 #[derive(Default)]
-pub(super) struct Distinct {
+pub(super) struct DistinctWrites {
     gathered: Vec<Seq>,
     /// The numbers that were gathered before.
     set: SeqSet,
 }
 
-impl Distinct {
+impl DistinctWrites {
+    /// Adds a write; again, if it was added before, to no effect.
     #[inline]
     pub(super) fn add(&mut self, seq: Seq) {
         self.gathered.push(seq);
-        if self.gathered.len() >= GATHERED {
+        if self.gathered.len() >= MAX_GATHERED {
             self.flush();
         }
     }
@@ -142,15 +149,16 @@ impl Distinct {
         self.set.extend(self.gathered.drain(..));
     }
 
-    /// The numbers.
+    /// The different numbers.
     pub(super) fn into_set(mut self) -> SeqSet {
         self.flush();
         self.set
     }
 
+    /// How many different numbers were added.
     pub(super) fn count(mut self) -> u64 {
         if self.set.is_empty() {
-            return distinct(&mut self.gathered);
+            return count_distinct(&mut self.gathered);
         }
         self.flush();
         self.set.len()
@@ -158,9 +166,9 @@ impl Distinct {
 }
 
 /// Counts the records that have current entries.
-impl TakeCurrentEntry for Distinct {
+impl TakeCurrentEntry for DistinctWrites {
     #[inline]
-    fn mark(&mut self, _: &[u8], _: bool) -> Result<u32> {
+    fn group_of(&mut self, _: &[u8]) -> Result<u32> {
         Ok(0)
     }
 
@@ -170,9 +178,9 @@ impl TakeCurrentEntry for Distinct {
     }
 }
 
-/// The number of different numbers. If their range is small enough, it is counted by a bit for each
-/// number in it.
-fn distinct(numbers: &mut Vec<Seq>) -> u64 {
+/// Counts the different items of `numbers`: by a bit for each number in their range, if that is
+/// small enough, otherwise by sorting them.
+fn count_distinct(numbers: &mut Vec<Seq>) -> u64 {
     let (least, most) = (numbers.iter().min(), numbers.iter().max());
     let (Some(&least), Some(&most)) = (least, most) else {
         return 0;
@@ -194,15 +202,16 @@ fn distinct(numbers: &mut Vec<Seq>) -> u64 {
     count
 }
 
-/// Counts the records of a range that satisfy the other conditions.
-struct Matches<'a> {
+/// Counts the records that a filtered scan finds in a range, if they are current and satisfy the
+/// other conditions.
+struct MatchCounter<'a> {
     lookup: &'a Lookup<'a>,
     context: &'a Context,
     admission: Admission<'a>,
     steps: &'a mut Steps,
 }
 
-impl Take for Matches<'_> {
+impl Take for MatchCounter<'_> {
     fn wants(&mut self, _: Seq, _: Seq) -> bool {
         true
     }
@@ -236,12 +245,12 @@ mod tests {
             (1000, 700),
             (1000, 300_000),
             (1000, u64::MAX),
-            (GATHERED, 50_000),
-            (2 * GATHERED + 7, 100_000),
-            (2 * GATHERED + 7, 1 << 40),
+            (MAX_GATHERED, 50_000),
+            (2 * MAX_GATHERED + 7, 100_000),
+            (2 * MAX_GATHERED + 7, 1 << 40),
         ] {
             let numbers: Vec<Seq> = (0..len).map(|_| rng.u64(..most)).collect();
-            let mut counted = Distinct::default();
+            let mut counted = DistinctWrites::default();
             numbers.iter().for_each(|seq| counted.add(*seq));
             let expected = numbers.iter().collect::<HashSet<_>>().len();
             assert_eq!(counted.count(), expected as u64, "{len} up to {most}");

@@ -1,5 +1,6 @@
-//! Which entries of a stand-alone index are current, as far as the strategy tells it without the
-//! records: for counts and aggregates.
+//! Which entries of a stand-alone index are current, decided without the records: for counts and
+//! aggregates. The obsolete set decides at once, if the strategy keeps it complete; otherwise the
+//! keys of the remaining entries are looked up in the primary-key index, many together, by key.
 
 use esker_lsm::{Cost, Seq, SeqSet};
 
@@ -7,17 +8,18 @@ use super::explain::Steps;
 use crate::error::Result;
 use crate::maintenance::Validity;
 
-/// Entries whose keys are looked up together.
-const DOUBTFUL: usize = 64 << 10;
+/// The number of undecided entries whose keys are looked up together.
+const MAX_UNDECIDED: usize = 64 << 10;
 
 /// Receives the current entries.
 pub(super) trait TakeCurrentEntry {
-    /// Called for each entry that may be current, in the order of the index, with its value, and
-    /// whether all entries before are decided. Returns what the entry is taken with.
-    fn mark(&mut self, value: &[u8], all_decided: bool) -> Result<u32>;
+    /// Called for each entry that may be current, in the order of the index, with its value.
+    /// Returns the number of the group that the entry belongs to, which [`TakeCurrentEntry::take`]
+    /// gets.
+    fn group_of(&mut self, value: &[u8]) -> Result<u32>;
 
-    /// Takes an entry that is current.
-    fn take(&mut self, mark: u32, key: &[u8], seq: Seq);
+    /// Takes an entry that is current. Entries that are looked up come later than others, by key.
+    fn take(&mut self, group: u32, key: &[u8], seq: Seq);
 }
 
 /// Decides which entries are current.
@@ -28,18 +30,18 @@ pub(super) struct CurrentEntries<'a> {
     /// The cost of reading keys.
     cost: &'a Cost,
     pub(super) steps: &'a mut Steps,
-    doubtful: Vec<Doubtful>,
+    undecided: Vec<UndecidedEntry>,
 }
 
 /// An entry whose key is to be looked up.
-struct Doubtful {
+struct UndecidedEntry {
     key: Vec<u8>,
     seq: Seq,
-    mark: u32,
+    group: u32,
 }
 
 impl<'a> CurrentEntries<'a> {
-    /// `validity` must be able to [tell](Validity::can_tell).
+    /// Without expired writes. `validity` decides all entries only if [`Validity::can_tell`].
     pub(super) fn new(
         validity: &'a Validity,
         cost: &'a Cost,
@@ -50,22 +52,23 @@ impl<'a> CurrentEntries<'a> {
             expired: None,
             cost,
             steps,
-            doubtful: Vec::new(),
+            undecided: Vec::new(),
         }
     }
 
-    /// To be called first, with the expected number of entries.
-    pub(super) fn expect(&self, entries: u64) -> Result<()> {
+    /// To be called first, with the expected number of entries: builds the key filter that they are
+    /// worth.
+    pub(super) fn prepare(&self, entries: u64) -> Result<()> {
         self.validity.prepare(entries, self.cost)
     }
 
     /// True if the entry is known not to be current.
     #[inline]
-    fn is_out(&self, seq: Seq) -> bool {
+    fn is_hidden(&self, seq: Seq) -> bool {
         self.validity.is_obsolete(seq) || self.expired.is_some_and(|set| set.contains(seq))
     }
 
-    /// Passes the entry on if it is current, now or later.
+    /// Passes the entry to `to` if it is current: at once, or when its key has been looked up.
     #[inline]
     pub(super) fn offer(
         &mut self,
@@ -75,47 +78,50 @@ impl<'a> CurrentEntries<'a> {
         to: &mut impl TakeCurrentEntry,
     ) -> Result<()> {
         self.steps.candidates += 1;
-        if self.is_out(seq) {
+        if self.is_hidden(seq) {
             self.steps.obsolete += 1;
             return Ok(());
         }
-        let mark = to.mark(value, self.doubtful.is_empty())?;
+        let group = to.group_of(value)?;
         if self.validity.is_exact() {
-            to.take(mark, key, seq);
+            to.take(group, key, seq);
             return Ok(());
         }
         match self.validity.knows_superseded(seq, key) {
-            Some(false) => to.take(mark, key, seq),
+            Some(false) => to.take(group, key, seq),
             Some(true) => {}
             None => {
                 let key = key.to_vec();
-                self.doubtful.push(Doubtful { key, seq, mark });
+                self.undecided.push(UndecidedEntry { key, seq, group });
                 self.steps.probed += 1;
-                if self.doubtful.len() >= DOUBTFUL {
-                    return self.settle(to);
+                if self.undecided.len() >= MAX_UNDECIDED {
+                    return self.finish(to);
                 }
             }
         }
         Ok(())
     }
 
-    /// Decides the entries that are left.
-    pub(super) fn settle(&mut self, to: &mut impl TakeCurrentEntry) -> Result<()> {
+    /// Decides all entries that were offered.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub(super) fn finish(&mut self, to: &mut impl TakeCurrentEntry) -> Result<()> {
         self.validity
-            .prepare(self.doubtful.len() as u64, self.cost)?;
-        self.doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        for Doubtful { key, seq, mark } in self.doubtful.drain(..) {
+            .prepare(self.undecided.len() as u64, self.cost)?;
+        self.undecided.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        for UndecidedEntry { key, seq, group } in self.undecided.drain(..) {
             if !self.validity.is_superseded(seq, &key, self.cost)? {
-                to.take(mark, &key, seq);
+                to.take(group, &key, seq);
             }
         }
         Ok(())
     }
 
-    /// True if an entry is current, decided at once.
+    /// True if an entry is current; looks its key up at once if that is needed.
     pub(super) fn is_current(&mut self, key: &[u8], seq: Seq) -> Result<bool> {
         self.steps.candidates += 1;
-        let is_current = !self.is_out(seq)
+        let is_current = !self.is_hidden(seq)
             && (self.validity.is_exact() || {
                 self.steps.probed += 1;
                 !self.validity.is_superseded(seq, key, self.cost)?

@@ -1,4 +1,5 @@
-//! The estimates of this store for the planner.
+//! The estimates of this store for the planner: how many entries an index has in a range, and how
+//! long it takes to read them, in about microseconds, from metadata and a bounded number of blocks.
 
 use esker_lsm::Component;
 use esker_lsm::coding::{Misplaced, Own};
@@ -10,20 +11,25 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{Best, Lookup, Recency, Window};
 
-/// Data blocks that may be read for the estimate of a test.
-const LOOKS: u32 = 1;
+/// Data blocks that may be read for the estimate of one test.
+const BLOCKS_PER_ESTIMATE: u32 = 1;
 
-/// The work of finding the entries of a range, and of reading one without its record, in about
-/// microseconds. A block of entries that must be read from a file is not much slower per entry than
-/// that; a record that must be is slower by far.
-const LISTING: f64 = 20.0;
-const ENTRY: f64 = 0.08;
+/// The work of finding the first entry of a range, in about microseconds.
+const WORK_PER_RANGE: f64 = 20.0;
 
-/// Entries of points are read beside others of the same cells.
-const POINT: f64 = 2.0 * ENTRY;
+/// The work of reading an entry without its record, in about microseconds. An entry whose block
+/// must be read from a file takes not much longer; a record that must be read takes much longer.
+const WORK_PER_ENTRY: f64 = 0.08;
 
-/// The least number of records that the planner reckons with.
-const FEWEST: u64 = 4;
+/// As [`WORK_PER_ENTRY`], for points: entries outside of the area share their cells.
+const WORK_PER_POINT: f64 = 2.0 * WORK_PER_ENTRY;
+
+/// The work of a candidate, in about microseconds, if the query demands combinations: so much that
+/// reading entries seems cheaper than reading any record.
+const WORK_IF_COMBINING: f64 = 1e3;
+
+/// The least number of records that the planner assumes.
+const MIN_RECORDS: u64 = 4;
 
 /// Estimates of the indexes that a lookup reads.
 pub(super) struct Estimates<'a> {
@@ -33,25 +39,33 @@ pub(super) struct Estimates<'a> {
 }
 
 impl Estimates<'_> {
-    /// The estimate, or one by which a combination always or never seems cheaper.
-    fn favoured(&mut self, expected: Expected) -> Result<Expected> {
-        let (candidates, listing) = match (self.combining, expected.listing) {
-            (Combining::Always, Some(listing)) => (expected.candidates, listing),
-            (Combining::Never, _) => {
-                return Ok(Expected {
-                    listing: None,
-                    ..expected
-                });
+    /// The estimate; if the query demands or forbids combinations, one by which a combination
+    /// always or never seems cheaper.
+    fn adjusted(&self, expected: Expected) -> Expected {
+        match (self.combining, expected.listing) {
+            (Combining::Always, Some(listing)) => {
+                let most = self.stored_versions() / 2;
+                let candidates = expected.candidates.clamp(1, most.max(1));
+                Expected {
+                    candidates,
+                    work: WORK_IF_COMBINING * candidates as f64 + listing,
+                    listing: Some(0.0),
+                }
             }
-            (Combining::Auto | Combining::Always, _) => return Ok(expected),
-        };
-        let most = self.records()?.unwrap_or_default() / 2;
-        let candidates = candidates.clamp(1, most.max(1));
-        Ok(Expected {
-            candidates,
-            work: 1e3 * candidates as f64 + listing,
-            listing: Some(0.0),
-        })
+            (Combining::Never, _) => Expected {
+                listing: None,
+                ..expected
+            },
+            (Combining::Auto | Combining::Always, _) => expected,
+        }
+    }
+
+    /// The number of versions in the data tree, which indexes have entries of; at least
+    /// [`MIN_RECORDS`], because an estimate does not distinguish few records from none.
+    fn stored_versions(&self) -> u64 {
+        let components = self.lookup.snapshot.components(self.lookup.data);
+        let entries = components.iter().map(Component::entries);
+        entries.sum::<u64>().max(MIN_RECORDS)
     }
 }
 
@@ -60,13 +74,16 @@ impl Estimate for Estimates<'_> {
 
     fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected> {
         let lookup = self.lookup;
-        let attribute = self.layout.attributes.get(attribute);
-        let attribute = attribute.ok_or_else(Misplaced::here)?;
+        let attribute = self.layout.attributes.item(attribute)?;
         let index = attribute.index().ok_or_else(Misplaced::here)?;
-        lookup.looks.renew(LOOKS);
+        lookup.looks.renew(BLOCKS_PER_ESTIMATE);
         // The records of other indexes come with their entries, or are the entries.
         let can_list = attribute.kind.is_standalone() && !index.brings_records();
-        let entry = if index.is_of_points() { POINT } else { ENTRY };
+        let entry = if index.is_of_points() {
+            WORK_PER_POINT
+        } else {
+            WORK_PER_ENTRY
+        };
         let mut expected = Expected {
             listing: can_list.then_some(0.0),
             ..Expected::default()
@@ -76,21 +93,17 @@ impl Estimate for Estimates<'_> {
             expected.work += index.work(lookup, attribute, range, candidates)?;
             expected.candidates += candidates;
             if let Some(listing) = &mut expected.listing {
-                *listing += LISTING + entry * candidates as f64;
+                *listing += WORK_PER_RANGE + entry * candidates as f64;
             }
         }
-        self.favoured(expected)
+        Ok(self.adjusted(expected))
     }
 
-    /// Counts the versions in the data: indexes have entries of all of them, too.
     fn records(&mut self) -> Result<Option<u64>> {
-        let components = self.lookup.snapshot.components(self.lookup.data);
-        let entries = components.iter().map(Component::entries);
-        // Few and none are the same to an estimate.
-        Ok(Some(entries.sum::<u64>().max(FEWEST)))
+        Ok(Some(self.stored_versions()))
     }
 
-    /// Looks for one entry. Without an index any record may have such a value.
+    /// Searches the index for one such entry. Without an index any record may have such a value.
     fn has_other(&mut self, attribute: usize) -> Result<bool> {
         let lookup = self.lookup;
         let attribute = self.layout.attributes.item(attribute)?;

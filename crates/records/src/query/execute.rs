@@ -1,9 +1,11 @@
-//! The entries to the executors.
+//! The entry points of the executors: each takes a query by value, and returns its answer with the
+//! explanation.
 
 use std::ops::ControlFlow;
 
 use super::input::Query;
-use super::rows::{Cut, Rows};
+use super::rows::{RowSelection, Rows};
+use super::stages::BulkOrder;
 use super::{Explain, Order, bulk, count, scan};
 use crate::error::Result;
 use esker_model::Record;
@@ -25,17 +27,17 @@ impl Query {
     }
 
     /// Passes every matching record (at most the limit) to `visit` until that breaks, in the order
-    /// of the request. The orders any and key are the quicker way to large answers: memory stays
-    /// within a share of the budget; an answer whose keys take more than a query may borrow of it
-    /// is sorted in a file in the store's folder. Returns the explanation.
+    /// of the request. Large answers are found the quickest in [`Order::Any`] or [`Order::Key`]:
+    /// memory stays within a share of the budget; an answer whose keys take more than a query may
+    /// borrow is sorted in a file in the store's folder. Returns the explanation.
     pub(crate) fn visit(
         mut self,
         visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
     ) -> Result<Explain> {
         let is_first = self.request.after.is_none();
-        let by_key = match self.request.order {
-            Order::Any if is_first => false,
-            Order::Key if is_first => true,
+        let order = match self.request.order {
+            Order::Any if is_first => BulkOrder::Any,
+            Order::Key if is_first => BulkOrder::Key,
             _ => {
                 let mut rows = self.run()?;
                 while let Some(record) = rows.next_record()? {
@@ -46,14 +48,14 @@ impl Query {
                 return Ok(rows.explain());
             }
         };
-        let mut cut = Cut::of(&mut self.request);
+        let mut selection = RowSelection::of(&mut self.request);
         let (mut failed, mut skipped) = (None, 0);
-        let mut explain = bulk::visit(self, by_key, &mut |record| {
-            if cut.skips() {
+        let mut explain = bulk::visit(self, order, &mut |record| {
+            if selection.skips() {
                 skipped += 1;
                 return ControlFlow::Continue(());
             }
-            match cut.select(record) {
+            match selection.select(record) {
                 Ok(record) => visit(record),
                 Err(error) => {
                     failed = Some(error);
@@ -65,7 +67,7 @@ impl Query {
         failed.map_or(Ok(explain), Err)
     }
 
-    /// The number of matching records behind the offset (at most the limit), and how it was found.
+    /// The number of matching records after the offset (at most the limit), and the explanation.
     pub(crate) fn count(mut self) -> Result<(u64, Explain)> {
         if self.request.after.is_some() && self.request.order.is_sorted() {
             let mut rows = self.keys()?;

@@ -57,7 +57,7 @@ pub enum Note {
         /// The path of the field.
         path: Path,
     },
-    /// Before records were read, the indexes of further conditions were asked for the candidates.
+    /// Before records were read, the indexes of further conditions were probed for the candidates.
     Intersected {
         /// The conditions.
         conditions: Vec<String>,
@@ -121,8 +121,7 @@ pub struct ExplainedPlan {
     /// The indexes whose entries rule each other out before records are read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub combined: Option<ExplainedCombination>,
-    /// The ways to find the candidates that were weighed, with their estimates; none if there was
-    /// no choice.
+    /// The alternatives that the planner weighed, with their estimates; empty if it had no choice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// The conditions that an index could have answered, with the expected number of candidates of
@@ -147,13 +146,13 @@ pub struct ExplainedIndex {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedCombination {
-    /// The condition that the entries meet which are left.
+    /// The condition that the remaining entries meet.
     pub condition: String,
     /// The indexes that are read.
     pub indexes: Vec<ExplainedIndex>,
 }
 
-/// A way to find the candidates of a query, which was weighed.
+/// A way to find the candidates of a query, which the planner weighed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Alternative {
@@ -163,16 +162,16 @@ pub struct Alternative {
     pub condition: String,
     /// The expected number of candidates whose records are read.
     pub expected: u64,
-    /// The expected work, in about microseconds; none for a scan, which is taken only if no index
-    /// can be.
+    /// The expected work, in about microseconds; `None` for a scan, which is chosen only if no
+    /// index can answer the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<u64>,
-    /// What came of it, if it was chosen.
+    /// The outcome of the query, if this alternative was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
 
-/// What came of the way that was chosen.
+/// The outcome of the alternative that was chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -295,8 +294,21 @@ impl From<&Cost> for ReadCost {
 }
 
 impl Explain {
-    /// The ways that were weighed, if one of them reads several indexes.
-    fn alternatives(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes the conditions that were compared.
+    fn fmt_compared(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for compared in &self.plan.compared {
+            let (condition, expected) = (&compared.condition, compared.expected);
+            write!(f, "expected of {condition}: {expected} candidates")?;
+            match compared.found {
+                Some(found) => writeln!(f, ", there were {found}")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the alternatives that were weighed, if one of them reads several indexes.
+    fn fmt_alternatives(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = &self.plan.alternatives;
         let is_several = |one: &Alternative| one.way == "union" || one.way == "combination";
         for one in all.iter().filter(|_| all.iter().any(is_several)) {
@@ -355,19 +367,8 @@ impl fmt::Display for Explain {
                 index.kind, index.index, index.condition
             )?;
         }
-        for Compared {
-            condition,
-            expected,
-            found,
-        } in &plan.compared
-        {
-            write!(f, "expected of {condition}: {expected} candidates")?;
-            match found {
-                Some(found) => writeln!(f, ", there were {found}")?,
-                None => writeln!(f)?,
-            }
-        }
-        self.alternatives(f)?;
+        self.fmt_compared(f)?;
+        self.fmt_alternatives(f)?;
         let steps = &self.steps;
         if steps.ruled_out + steps.listed > 0 {
             writeln!(
@@ -388,6 +389,7 @@ impl fmt::Display for Explain {
             ("keys", self.cost.keys),
         ];
         for (part, cost) in parts {
+            // A tree that the query does not read has no cost.
             let Some(cost) = cost else { continue };
             let (read, cached) = (cost.blocks_read, cost.blocks_cached);
             if read + cached > 0 {

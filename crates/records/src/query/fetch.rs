@@ -9,31 +9,44 @@ use super::stages::{Admission, Fetch, Fetched, Needs};
 use crate::error::Result;
 use crate::index::{Candidate, Origin};
 
-/// The number of records that were read, and their bytes.
+/// The number of records that were read, current or not, and their bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) read: usize,
     pub(super) bytes: usize,
 }
 
+impl Size {
+    fn add(&mut self, record: &Slice) {
+        self.read += 1;
+        self.bytes += record.len();
+    }
+}
+
+/// The records of a page.
+pub(super) struct FetchedPage {
+    /// For each candidate, its record; `None` if the candidate is obsolete.
+    pub(super) records: Vec<Option<Slice>>,
+    pub(super) size: Size,
+}
+
 /// Fetches the records of the candidates of a page.
 pub(super) struct PageFetch<'a> {
     pub(super) context: &'a Context,
     pub(super) admission: Admission<'a>,
-    /// True if the candidates are current.
-    pub(super) known: bool,
+    /// True if all candidates are known to be current.
+    pub(super) all_current: bool,
     /// Bytes of records that may be held at a time.
-    pub(super) room: usize,
+    pub(super) max_bytes: usize,
 }
 
 impl PageFetch<'_> {
-    /// The records of the current candidates: those that came with the candidates, and those that
-    /// are looked up; and the size of all that was read, current or not.
-    pub(super) fn run(
-        &self,
-        chunk: &mut [Candidate],
-        steps: &mut Steps,
-    ) -> Result<(Vec<Option<Slice>>, Size)> {
+    /// The records of the current candidates: those that came with the candidates, which are taken
+    /// from them, and those that are looked up.
+    ///
+    /// # Errors
+    /// Any read error, and damage if a record is malformed.
+    pub(super) fn run(&self, chunk: &mut [Candidate], steps: &mut Steps) -> Result<FetchedPage> {
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         let Context {
@@ -44,9 +57,9 @@ impl PageFetch<'_> {
         } = self.context;
         let (layout, snapshot) = (&view.layout, &view.snapshot);
         let mut size = Size::default();
-        let needs = Needs::of(self.admission, !self.context.request.keys_only);
+        let needs = Needs::of(self.admission, self.context.content());
         let mut bodies = needs.bodies(layout, snapshot)?;
-        // Candidates whose records have come, and may be obsolete.
+        // Candidates that came with their records, and may be obsolete.
         let mut to_check: Vec<usize> = Vec::new();
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, origin)) = candidate.record.take() else {
@@ -55,24 +68,22 @@ impl PageFetch<'_> {
                 continue;
             };
             let (key, seq) = (&candidate.key, candidate.seq);
-            let current = match origin {
+            let is_current = match origin {
                 Origin::IndexEntry => {
-                    if !self.known {
+                    if !self.all_current {
                         to_check.push(at);
                     }
-                    size.read += 1;
-                    size.bytes += record.len();
+                    size.add(&record);
                     records.push(Some(record));
                     continue;
                 }
                 Origin::Current => true,
-                Origin::Component(at) => {
-                    snapshot.is_newest(layout.data, components, at, key, seq, &costs.data)?
+                Origin::Component(nth) => {
+                    snapshot.is_newest(layout.data, components, nth, key, seq, &costs.data)?
                 }
             };
-            if current {
-                size.read += 1;
-                size.bytes += record.len();
+            if is_current {
+                size.add(&record);
                 if needs.wants(&record)? {
                     bodies.add(at, key, seq, &record)?;
                 }
@@ -89,29 +100,40 @@ impl PageFetch<'_> {
             Ok(())
         })?;
         if !to_check.is_empty() {
-            let mut current = vec![false; chunk.len()];
-            let checked = self.fetch_those(chunk, &mut to_check, Needs::None, &mut |at, _| {
-                *current.own_mut(at) = true;
-            })?;
-            for at in to_check {
-                if !*current.item(at)? {
-                    *records.own_mut(at) = None;
-                }
-            }
-            checked.count_in(steps);
+            self.drop_obsolete(chunk, &mut to_check, &mut records)?
+                .count_in(steps);
         }
-        let fetched = self.fetch_those(chunk, &mut to_fetch, needs, &mut |at, record| {
+        let fetched = self.look_up(chunk, &mut to_fetch, needs, &mut |at, record| {
             *records.own_mut(at) = Some(record.compact());
         })?;
         fetched.count_in(steps);
         size.read += fetched.read;
         size.bytes += fetched.bytes;
-        Ok((records, size))
+        Ok(FetchedPage { records, size })
     }
 
-    /// Looks up the candidates at some places, and passes the records of the current ones to
-    /// `take`, by their places.
-    fn fetch_those(
+    /// Removes the records of obsolete candidates among those at these places, by looking them up.
+    fn drop_obsolete(
+        &self,
+        chunk: &[Candidate],
+        places: &mut [usize],
+        records: &mut [Option<Slice>],
+    ) -> Result<Fetched> {
+        let mut is_current = vec![false; chunk.len()];
+        let checked = self.look_up(chunk, places, Needs::None, &mut |at, _| {
+            *is_current.own_mut(at) = true;
+        })?;
+        for at in places {
+            if !*is_current.item(*at)? {
+                *records.own_mut(*at) = None;
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Looks up the candidates at these places, which it sorts by key, and passes the records of
+    /// the current ones to `take`, each with its place.
+    fn look_up(
         &self,
         chunk: &[Candidate],
         places: &mut [usize],
@@ -130,11 +152,11 @@ impl PageFetch<'_> {
             ..
         } = self.context;
         let mut options = *lookup;
-        options.batch_bytes = options.batch_bytes.min(2 * self.room);
+        options.batch_bytes = options.batch_bytes.min(2 * self.max_bytes);
         let fetch = Fetch {
             view,
             components,
-            known: self.known,
+            all_current: self.all_current,
             options,
             cost: &costs.data,
             needs,

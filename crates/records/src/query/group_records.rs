@@ -1,11 +1,12 @@
-//! Groups of records. Without an index the records are scanned in several parts (`parallel.rs`).
-//! Each part has groups and entries of its own, which are merged in the end, so the result does not
-//! depend on the parts. Where records are stored in two places, the scan is one part.
+//! Groups of records, for aggregates. Without an index the records are scanned in several parts
+//! (`parallel.rs`). Each part has its own groups and entries, which are merged in the end, so the
+//! result does not depend on the parts. A dataset whose bodies are stored apart is one part.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use esker_lsm::coding::Own;
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Cost, Group, Seq};
 use esker_model::query::{Compiled, Driver, Grouping, Groups, KeySpans};
@@ -14,14 +15,14 @@ use esker_model::record::RecordRef;
 use super::bulk;
 use super::explain::Steps;
 use super::key_cursor::KeyCursor;
-use super::parallel::{self, MIN_ENTRIES};
+use super::parallel::{self, MIN_ENTRIES, Threads};
 use super::run::Run;
-use super::stages::Admission;
+use super::stages::{Admission, BulkOrder};
 use crate::bodies;
 use crate::error::{Error, Result};
 use crate::store::View;
 
-/// The entries of groups that are not in memory as groups.
+/// The entries of groups that left the memory, sorted in a file if they are many.
 pub(super) struct Spill {
     sorter: Sorter,
     /// The number of the next entry, which keeps equal entries apart.
@@ -29,6 +30,7 @@ pub(super) struct Spill {
 }
 
 impl Spill {
+    /// An empty spill that holds up to `memory` bytes.
     pub(super) fn new(group: &Group, memory: usize) -> Spill {
         let fs = group.options().fs.clone();
         Spill {
@@ -37,6 +39,7 @@ impl Spill {
         }
     }
 
+    /// Moves all groups to the sorter, as entries.
     pub(super) fn take(&mut self, groups: &mut Groups) -> Result<()> {
         groups.drain(&mut |entry| {
             self.entries += 1;
@@ -44,6 +47,7 @@ impl Spill {
         })
     }
 
+    /// The entries in order.
     pub(super) fn finish(self) -> Result<Sorted> {
         Ok(self.sorter.finish()?)
     }
@@ -59,6 +63,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
+    /// The entries of parts that are sorted each.
     pub(super) fn new(parts: Vec<Sorted>) -> Entries {
         Entries {
             heads: Vec::new(),
@@ -67,6 +72,7 @@ impl Entries {
         }
     }
 
+    /// The least entry that is left; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.heads.is_empty() {
             for part in &mut self.parts {
@@ -74,9 +80,9 @@ impl Entries {
                     .push(part.next_pair()?.map(|(entry, _)| entry.to_vec()));
             }
         }
-        if let Some(last) = self.last.take()
-            && let (Some(part), Some(head)) = (self.parts.get_mut(last), self.heads.get_mut(last))
-        {
+        debug_assert_eq!(self.heads.len(), self.parts.len(), "an entry for each part");
+        if let Some(last) = self.last.take() {
+            let (part, head) = (self.parts.own_mut(last), self.heads.own_mut(last));
             match (part.next_pair()?, &mut *head) {
                 (Some((entry, _)), Some(head)) => {
                     head.clear();
@@ -102,6 +108,9 @@ pub(super) struct Grouped {
 
 /// Groups the records of a query. Groups in memory take up to `share` bytes, and their entries as
 /// many.
+///
+/// # Errors
+/// Any read error; any error of the grouping, such as an overflow of a sum.
 pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
     let context = &run.context;
     let is_scan = context.plan.driver == Driver::Scan && !bodies::are_apart(&context.view.layout);
@@ -112,7 +121,7 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
     let mut groups = Groups::new(grouping.clone());
     let mut spill = Spill::new(&shared.group, share);
     let mut added = Ok(());
-    let run = bulk::visit_run(run, false, &mut |record| {
+    let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
         added = groups.add(record.json()).map_err(Error::from);
         if groups.bytes() > share && added.is_ok() {
             added = spill.take(&mut groups);
@@ -128,18 +137,19 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
     Ok(Grouped { run, entries })
 }
 
+/// Groups the records of a scan, in parallel.
 fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
     let parts = parts(&run)?;
     let context = &run.context;
-    let part = Part {
+    let task = ScanTask {
         view: &context.view,
         compiled: &context.compiled,
         grouping,
         share: share / parts.len().max(1),
         has_failed: &AtomicBool::new(false),
     };
-    let results = parallel::each(&parts, &|keys| part.scan(keys));
-    let (mut entries, mut failed) = (Vec::new(), None);
+    let results = parallel::each(&parts, &|keys| task.scan(keys));
+    let (mut entries, mut first_error) = (Vec::new(), None);
     for result in results {
         match result {
             Ok(scanned) => {
@@ -150,12 +160,12 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
                 entries.extend(scanned.entries);
             }
             Err(error) => {
-                failed.get_or_insert(error);
+                first_error.get_or_insert(error);
             }
         }
     }
     run.exhausted = true;
-    match failed {
+    match first_error {
         Some(error) => Err(error),
         None => Ok(Grouped { run, entries }),
     }
@@ -165,8 +175,12 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
 fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
-    let background = context.view.dataset.shared.group.options().background && keys.is_all();
-    let ranges = parallel::ranges(background, &context.components, MIN_ENTRIES, None)?;
+    let threads = if keys.is_all() {
+        Threads::of(&context.view.dataset.shared.group)
+    } else {
+        Threads::One
+    };
+    let ranges = parallel::ranges(threads, &context.components, MIN_ENTRIES, None)?;
     if ranges.len() == 1 {
         return Ok(vec![keys.clone()]);
     }
@@ -174,24 +188,28 @@ fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     Ok(spans.map(KeySpans::of_span).collect())
 }
 
-/// What the scans of all parts share.
+/// The scan of the records, shared by the threads that scan its parts.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct ScanTask<'a> {
     view: &'a View,
     compiled: &'a Compiled,
     grouping: &'a Arc<Grouping>,
+    /// The bytes of groups, and of entries, that each part may hold.
     share: usize,
+    /// Set when a part fails, so that the others end.
     has_failed: &'a AtomicBool,
 }
 
-/// The result of a part; no entries if another one has failed.
+/// The result of a part.
 struct Scanned {
     steps: Steps,
     cost: Cost,
+    /// The entries of its groups; `None` if another part has failed.
     entries: Option<Sorted>,
 }
 
-impl Part<'_> {
+impl ScanTask<'_> {
+    /// Scans a part. Its failure ends the other parts.
     fn scan(&self, keys: &KeySpans) -> Result<Scanned> {
         let scanned = self.scan_keys(keys);
         if scanned.is_err() {

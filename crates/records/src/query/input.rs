@@ -1,4 +1,4 @@
-//! The input of an executor.
+//! The input of an executor: a request, and the snapshot that answers it.
 
 use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
@@ -10,16 +10,16 @@ use crate::store::View;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Combining {
-    /// Where that is expected to be less work.
+    /// If that is expected to be less work.
     #[default]
     Auto,
-    /// Wherever that is possible.
+    /// Whenever that is possible.
     Always,
-    /// Not at all: one index drives an `and`.
+    /// Never: one index drives an `and`.
     Never,
 }
 
-/// A request, and the view that it is answered from. See [`crate::Query`].
+/// A request, and the view that answers it. See [`crate::Query`].
 #[derive(Clone)]
 pub(crate) struct Query {
     pub(super) view: View,
@@ -30,6 +30,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
+    /// A query with the default ways to look up records and to combine indexes.
     pub(crate) fn new(view: View, request: Request) -> Query {
         Query {
             view,

@@ -1,7 +1,9 @@
-//! The tables of a spatial index and the boxes around their points, for visualisation.
+//! The tables of a spatial index and the boxes around their points, for visualisation. A table that
+//! was cut by space has its exact box in its metadata.
 
+use esker_lsm::version::TableFile;
 use esker_model::geometry::Bounds;
-use esker_model::schema::{Path, Value, decode_point, decode_point_time};
+use esker_model::schema::{Path, Type, Value, decode_point, decode_point_time};
 
 use crate::error::{Error, Result};
 use crate::index;
@@ -35,6 +37,9 @@ impl View {
     /// The tables of the spatial index at `path`. The boxes are exact if tables are cut by space;
     /// otherwise they enclose a sample of the points: the ends of each table and its partition
     /// keys.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the attribute has no spatial index with its own tree; any read error.
     pub(crate) fn table_boxes(&self, path: &Path) -> Result<Vec<TableBox>> {
         let attributes = &self.layout.attributes;
         let attribute = attributes.iter().find(|attribute| attribute.path == *path);
@@ -45,31 +50,17 @@ impl View {
             )));
         };
         let version = self.snapshot.version();
+        // A dataset that was dropped has no trees.
         let tree = version.trees.get(&attribute.index_tree()?);
         let mut boxes = Vec::new();
         for (at, run) in tree.iter().flat_map(|tree| tree.runs.iter().enumerate()) {
             for file in run.tables.iter() {
                 let meta = file.meta();
-                let mut bounds = index::box_of(file).map(|(bounds, _)| bounds);
-                if bounds.is_none() {
-                    let table = file.table()?;
-                    let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];
-                    for key in ends.into_iter().chain(table.partition_keys()) {
-                        let value = Value::split(attribute.ty, key).map(|(value, _)| value);
-                        let point = value.and_then(|value| {
-                            let ty = attribute.ty;
-                            let timed = ty.timed_space().map(|s| decode_point_time(s, value));
-                            match timed {
-                                Some(timed) => timed.map(|(point, _)| point),
-                                None => decode_point(ty.space()?, value),
-                            }
-                        });
-                        bounds = match (bounds, point.map(Bounds::of)) {
-                            (Some(all), Some(one)) => Some(all.union(one)),
-                            (all, one) => all.or(one),
-                        };
-                    }
-                }
+                let bounds = match index::box_of(file) {
+                    Some((bounds, _)) => Some(bounds),
+                    None => sampled_box(attribute.ty, file)?,
+                };
+                // The sampled keys may have no points, such as those of other values.
                 let Some(bounds) = bounds else { continue };
                 boxes.push(TableBox {
                     table: meta.number,
@@ -86,4 +77,19 @@ impl View {
         }
         Ok(boxes)
     }
+}
+
+/// The box around the points at the ends of a table and in its partition keys.
+fn sampled_box(ty: Type, file: &TableFile) -> Result<Option<Bounds>> {
+    let (meta, table) = (file.meta(), file.table()?);
+    let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];
+    let keys = ends.into_iter().chain(table.partition_keys());
+    let points = keys.filter_map(|key| {
+        let (value, _) = Value::split(ty, key)?;
+        match ty.timed_space() {
+            Some(space) => decode_point_time(space, value).map(|(point, _)| point),
+            None => decode_point(ty.space()?, value),
+        }
+    });
+    Ok(points.map(Bounds::of).reduce(Bounds::union))
 }

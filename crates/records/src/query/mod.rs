@@ -1,12 +1,12 @@
-//! The query path: candidates from one index, or from several whose entries rule each other out
-//! (`combine.rs`), then for all kinds and all executors the same stages (`stages.rs`): is the
-//! candidate current, fetch its record, confirm the other conditions. A query in execution is a
+//! The query path. One index gives the candidates, or several whose entries rule each other out
+//! (`combine.rs`); then for all kinds and all executors the same stages follow (`stages.rs`): drop
+//! obsolete candidates, fetch the records, confirm the other conditions. A query in execution is a
 //! [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk
 //! (`bulk.rs`), counts (`count.rs`) and versions (`versions.rs`). Answers in an order of fields or
 //! keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk,
 //! unless an index alone gives them (`sorted_from_index.rs`, `aggregate_from_index.rs`); offsets
-//! and projections are applied to the rows of any of them (`rows.rs`). Conditions and plans are
-//! compiled by [`esker_model::query`].
+//! and projections apply to the rows of any of them (`rows.rs`). Conditions and plans are compiled
+//! by [`esker_model::query`].
 
 mod aggregate;
 mod aggregate_from_index;
@@ -41,6 +41,7 @@ mod stages;
 mod stages_tests;
 mod statistics;
 mod value_counts;
+mod value_groups;
 mod version_search;
 mod versions;
 
@@ -54,5 +55,5 @@ pub(crate) use input::Query;
 pub use levels::TableBox;
 pub(crate) use rows::Rows;
 pub(crate) use scan::{Scan, count_all, count_unindexed};
-pub(crate) use versions::Page;
+pub(crate) use versions::PageRequest;
 pub use versions::ValuePage;

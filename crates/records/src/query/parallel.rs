@@ -3,11 +3,11 @@
 //! Ranges begin where partitions of tables begin, so that no key is read to find them, and have
 //! about as many partitions each. In a store without threads there is one range.
 
-use esker_lsm::Component;
+use esker_lsm::{Component, Group};
 
 use crate::error::Result;
 
-/// Entries for which a thread is worth its start.
+/// The number of entries from which a thread is worth its start.
 pub(super) const MIN_ENTRIES: u64 = 8 << 10;
 
 /// The most ranges of a query, which share its memory.
@@ -19,24 +19,48 @@ pub(super) struct KeyRange {
     pub(super) hi: Option<Vec<u8>>,
 }
 
-/// Splits the keys before `hi`, or all, into ranges of about `min_entries` entries at least.
-/// `background` is false in a store without threads: then no table is opened.
+/// How many threads may read for a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Threads {
+    /// As many as the machine has cores, up to [`MAX_RANGES`].
+    Several,
+    /// The caller's alone.
+    One,
+}
+
+impl Threads {
+    /// Those of a store: one, if it was opened without background threads.
+    pub(super) fn of(group: &Group) -> Threads {
+        if group.options().background {
+            Threads::Several
+        } else {
+            Threads::One
+        }
+    }
+}
+
+/// Splits the keys before `hi`, or all, into ascending, adjacent ranges of about `min_entries`
+/// entries at least, one at most for each thread. Opens no table if there is one thread.
+///
+/// # Errors
+/// Any error of opening a table.
 pub(super) fn ranges(
-    background: bool,
+    threads: Threads,
     components: &[Component],
     min_entries: u64,
     hi: Option<Vec<u8>>,
 ) -> Result<Vec<KeyRange>> {
     let entries: u64 = components.iter().map(Component::entries).sum();
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    let wanted = threads
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let wanted = cores
         .min(MAX_RANGES)
         .min((entries / min_entries.max(1)) as usize);
     let mut cuts = Vec::new();
-    if background && wanted > 1 {
+    if threads == Threads::Several && wanted > 1 {
         cuts = Component::cuts_of_all(components, wanted)?;
     }
     cuts.retain(|cut| hi.as_ref().is_none_or(|hi| cut < hi));
+    debug_assert!(cuts.is_sorted(), "ranges are ascending");
     let mut ranges = Vec::with_capacity(cuts.len() + 1);
     let mut lo = Vec::new();
     for cut in cuts {

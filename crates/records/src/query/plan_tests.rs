@@ -1,4 +1,4 @@
-//! Which index the planner takes for a condition, and what each step of the pipeline passes on.
+//! The index that the planner chooses for a condition, and the candidates that each stage drops.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn indexes(explain: &Explain) -> Vec<&str> {
 }
 
 #[test]
-fn the_planner_takes_what_every_match_must_meet_and_costs_least() {
+fn the_planner_chooses_the_cheapest_index_that_has_every_match() {
     let dataset = dataset(Maintenance::Deferred);
     for (condition, driver) in [
         ("a = 1", &["a"][..]),
@@ -83,7 +83,7 @@ fn the_planner_takes_what_every_match_must_meet_and_costs_least() {
 }
 
 #[test]
-fn indexes_are_compared_only_where_there_is_a_choice() {
+fn indexes_are_compared_only_if_several_answer() {
     let dataset = dataset(Maintenance::Deferred);
     let alone = explained(&dataset, "a = 1 and x = 2");
     assert!(alone.plan.compared.is_empty(), "{alone}");
@@ -96,18 +96,18 @@ fn indexes_are_compared_only_where_there_is_a_choice() {
 }
 
 #[test]
-fn each_step_passes_on_what_it_should() {
+fn each_stage_drops_the_candidates_that_it_rejects() {
     let dataset = dataset(Maintenance::Deferred);
     let steps = explained(&dataset, "b = 3").steps;
     assert_eq!((steps.candidates, steps.obsolete), (OF_B, 0));
     assert_eq!((steps.discarded, steps.answers), (0, OF_B));
-    // Confirmed on the record: of the candidates of `b` those go whose `x` is another.
+    // The record confirms `x`: candidates of `b` with another `x` are discarded.
     let steps = explained(&dataset, "b = 3 and x = 0").steps;
     let matches = (0..RECORDS).filter(|id| id % 100 == 3 && id % 3 == 0);
     assert_eq!((steps.candidates, steps.fetched), (OF_B, OF_B));
     assert_eq!(steps.answers, matches.count() as u64);
     assert_eq!(steps.discarded, OF_B - steps.answers);
-    // Validated: entries of a record that was replaced are candidates, and no answers.
+    // Entries of replaced records are candidates, but no answers.
     for id in [3, 103, 203] {
         let moved = record(id).replace("\"b\":3,", "\"b\":5000,");
         dataset.put_json(moved).unwrap();
@@ -135,7 +135,7 @@ fn a_limit_ends_the_pipeline_early() {
 }
 
 #[test]
-fn where_writes_say_what_they_replace_keys_need_no_record() {
+fn keys_need_no_record_if_writes_report_the_replaced_ones() {
     let dataset = dataset(Maintenance::MutableBitmap);
     dataset
         .put_json(record(3).replace("\"b\":3,", "\"b\":4,"))

@@ -1,6 +1,6 @@
 //! Sorts rows by rank within bounded memory: the first ones in a heap if few are wanted, otherwise
-//! in runs in a file in the store's folder ([`esker_lsm::sort`]), which is removed when it is
-//! created.
+//! in runs in a file in the store's folder ([`esker_lsm::sort`]), which is unlinked when it is
+//! created, so that no crash leaves it. A heap that outgrows its memory continues as such runs.
 
 use std::vec;
 
@@ -10,10 +10,10 @@ use esker_model::query::First;
 
 use crate::error::{Error, Result};
 
-/// The memory of a row in the heap beside its bytes, about.
-const ROW: usize = 96;
+/// The approximate memory of a row in the heap, beside its bytes.
+const ROW_OVERHEAD: usize = 96;
 
-/// What belongs to a rank.
+/// The rest of a row in the heap, beside its rank.
 pub(super) struct Item {
     seq: Seq,
     payload: Vec<u8>,
@@ -25,10 +25,12 @@ pub(super) struct Item {
 pub(super) struct RowSorter {
     /// The first rows, as long as these fit in memory.
     first: Option<First<Item>>,
-    /// Bytes of the heap, and the most that it may have.
+    /// Bytes of the heap.
     held: usize,
+    /// The most bytes that the heap may have.
     memory: usize,
     sorter: Sorter,
+    /// A buffer for an entry of the sorter.
     entry: Vec<u8>,
 }
 
@@ -55,7 +57,7 @@ impl RowSorter {
         let Some(first) = &mut self.first else {
             return self.sort(rank, payload, seq);
         };
-        let bytes = rank.len() + payload.len() + ROW;
+        let bytes = rank.len() + payload.len() + ROW_OVERHEAD;
         self.held += bytes;
         let item = Item {
             seq,
@@ -75,6 +77,8 @@ impl RowSorter {
         Ok(())
     }
 
+    /// Adds a row to the sorter: its rank, its payload and the length of the rank, so that entries
+    /// are in the order of ranks.
     fn sort(&mut self, rank: &[u8], payload: &[u8], seq: Seq) -> Result<()> {
         self.entry.clear();
         self.entry.extend_from_slice(rank);
@@ -95,11 +99,13 @@ impl RowSorter {
 
 /// Sorted rows.
 pub(super) enum SortedRows {
+    /// Those of the heap, each with its rank.
     Memory(vec::IntoIter<(Vec<u8>, Item)>),
+    /// Those of the sorter.
     Sorted(Sorted),
 }
 
-/// A row.
+/// A row: the payload is up to the caller.
 pub(super) struct Row {
     pub(super) rank: Vec<u8>,
     pub(super) payload: Vec<u8>,
@@ -107,7 +113,10 @@ pub(super) struct Row {
 }
 
 impl SortedRows {
-    /// The next row.
+    /// The next row; `None` at the end.
+    ///
+    /// # Errors
+    /// Any error of reading the file.
     pub(super) fn next(&mut self) -> Result<Option<Row>> {
         match self {
             SortedRows::Memory(rows) => Ok(rows.next().map(|(rank, item)| Row {

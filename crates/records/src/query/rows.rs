@@ -1,5 +1,5 @@
-//! The rows of an answer in any order: without those that the offset leaves out, and of each record
-//! the fields that are selected.
+//! The rows of an answer in any order, after the offset of the request, with the selected fields of
+//! each record.
 
 use esker_lsm::coding::Misplaced;
 
@@ -13,25 +13,27 @@ use crate::error::Result;
 use esker_model::schema::{KeyType, Projection};
 use esker_model::{Key, Record};
 
-/// What is left of the rows that were found: offset and projection of a request.
-pub(super) struct Cut {
+/// The offset and the projection of a request, which apply to the rows that were found.
+pub(super) struct RowSelection {
+    /// The number of rows that are still to be left out.
     skip: usize,
+    /// The selected fields; `None` for whole records.
     projection: Option<Projection>,
 }
 
-impl Cut {
-    /// Takes the offset and the projection out of a request, whose limit then is that of the rows
-    /// to be found.
-    pub(super) fn of(request: &mut Request) -> Cut {
+impl RowSelection {
+    /// Takes the offset and the projection out of a request, and raises its limit by the offset: it
+    /// becomes that of the rows to be found.
+    pub(super) fn of(request: &mut Request) -> RowSelection {
         request.limit = request.most();
         let select = std::mem::take(&mut request.select);
-        Cut {
+        RowSelection {
             skip: std::mem::take(&mut request.offset),
             projection: (!select.is_empty()).then(|| Projection::new(&select)),
         }
     }
 
-    /// True if the next row is left out.
+    /// True if the next row, which this call counts, is to be left out.
     pub(super) fn skips(&mut self) -> bool {
         let skips = self.skip > 0;
         self.skip = self.skip.saturating_sub(1);
@@ -48,33 +50,38 @@ impl Cut {
     }
 }
 
-enum Source {
+/// The executor that finds the rows.
+enum RowSource {
     Recent(Answer),
     Sorted(SortedAnswer),
 }
 
 /// Matching records, or their keys, in the order of the request, found during iteration.
 pub(crate) struct Rows {
-    source: Source,
-    cut: Cut,
+    source: RowSource,
+    selection: RowSelection,
     key_type: KeyType,
-    /// Rows that were left out.
+    /// Rows that were left out so far.
     skipped: u64,
     has_failed: bool,
 }
 
 impl Rows {
+    /// Prepares the query, and reads nothing of it.
+    ///
+    /// # Errors
+    /// If the condition, the order or the page token does not fit the dataset.
     pub(super) fn new(mut query: Query) -> Result<Rows> {
         let key_type = query.view.dataset.key_type();
-        let cut = Cut::of(&mut query.request);
+        let selection = RowSelection::of(&mut query.request);
         let source = if query.request.order.is_sorted() {
-            Source::Sorted(SortedAnswer::new(query)?)
+            RowSource::Sorted(SortedAnswer::new(query)?)
         } else {
-            Source::Recent(Answer::new(Run::new(query)?))
+            RowSource::Recent(Answer::new(Run::new(query)?))
         };
         Ok(Rows {
             source,
-            cut,
+            selection,
             key_type,
             skipped: 0,
             has_failed: false,
@@ -84,53 +91,53 @@ impl Rows {
     /// The position in the answer: a request with it continues from here.
     pub(crate) fn token(&self) -> Option<PageToken> {
         match &self.source {
-            Source::Recent(answer) => answer.token(),
-            Source::Sorted(answer) => answer.token(),
+            RowSource::Recent(answer) => answer.token(),
+            RowSource::Sorted(answer) => answer.token(),
         }
     }
 
     /// The steps of the query so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
         let mut explain = match &self.source {
-            Source::Recent(answer) => answer.explain(),
-            Source::Sorted(answer) => answer.explain(),
+            RowSource::Recent(answer) => answer.explain(),
+            RowSource::Sorted(answer) => answer.explain(),
         };
         explain.steps.answers = explain.steps.answers.saturating_sub(self.skipped);
         explain
     }
 
-    /// The next row; none after an error.
+    /// The next row; `None` at the end, and after an error.
     pub(super) fn step(&mut self) -> Result<Option<Ready>> {
         if self.has_failed {
             return Ok(None);
         }
         loop {
             let next = match &mut self.source {
-                Source::Recent(answer) => answer.step(),
-                Source::Sorted(answer) => answer.step(),
+                RowSource::Recent(answer) => answer.step(),
+                RowSource::Sorted(answer) => answer.step(),
             };
             self.has_failed = next.is_err();
             let Some(row) = next? else { return Ok(None) };
-            if !self.cut.skips() {
+            if !self.selection.skips() {
                 return Ok(Some(row));
             }
             self.skipped += 1;
         }
     }
 
-    /// The next record.
+    /// As [`Rows::step`], with the record. Only for queries that return records.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record>> {
         let Some(Ready { seq, key, value }) = self.step()? else {
             return Ok(None);
         };
         let key = Key::from_encoded(self.key_type, key);
         let record = crate::record::returned(key, seq, value.ok_or_else(Misplaced::here)?);
-        let selected = record.and_then(|record| self.cut.select(record));
+        let selected = record.and_then(|record| self.selection.select(record));
         self.has_failed = selected.is_err();
         selected.map(Some)
     }
 
-    /// The next key.
+    /// As [`Rows::step`], with the key alone.
     pub(crate) fn next_key(&mut self) -> Result<Option<Key>> {
         let key = self.step()?.map(|row| row.key);
         Ok(key.map(|key| Key::from_encoded(self.key_type, key)))

@@ -1,15 +1,14 @@
 //! A query in execution.
 //!
-//! [`Context`] is all about a query that does not change while it is answered: the request, its
+//! [`Context`] has the parts that do not change while the query is answered: the request, its
 //! compiled condition, the plan, and how candidates are validated. [`Run`] adds the counts, and
-//! hands them to the store's statistics when it is dropped. Each executor owns a run and keeps a
-//! state of its own beside it.
-
-use esker_lsm::coding::Own;
+//! hands them to the store's statistics when it is dropped. Each executor owns a run, and has its
+//! own state beside it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, LookupOptions, Seq, SeqSet, Snapshot};
 use esker_model::query::{Compiled, Driver, Lists, PageToken, Plan, Request, Validation};
 use esker_model::schema::Path;
@@ -20,7 +19,7 @@ use super::explain::{
     ExplainedPlan, Note, Outcome, Steps,
 };
 use super::input::Query;
-use super::stages::{self, Admission};
+use super::stages::{self, Admission, AnswerContent};
 use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::Result;
@@ -29,17 +28,20 @@ use crate::maintenance;
 use crate::maintenance::Validity;
 use crate::store::View;
 
-/// The reads of a query, by what was read.
+/// The costs of a query's reads, by tree.
 pub(super) struct Costs {
+    /// The data tree.
     pub(super) data: Cost,
     /// Bodies that are stored apart.
     pub(super) bodies: Cost,
+    /// The trees of the driving indexes.
     pub(super) index: Cost,
-    /// The index of keys.
+    /// The primary-key index.
     pub(super) keys: Cost,
 }
 
 impl Costs {
+    /// Costs of 0, under the snapshot's [`Stop`](esker_lsm::Stop).
     pub(super) fn new(snapshot: &Snapshot) -> Costs {
         Costs {
             data: snapshot.cost(),
@@ -57,7 +59,7 @@ pub(super) struct Context {
     pub(super) components: Vec<Component>,
     /// The request, without its condition.
     pub(super) request: Request,
-    /// The write behind which the answer begins.
+    /// The answer begins after this write.
     pub(super) after: Option<Seq>,
     pub(super) compiled: Compiled,
     pub(super) plan: Plan,
@@ -66,7 +68,7 @@ pub(super) struct Context {
     /// True if the conditions cannot be decided without the JSON.
     pub(super) needs_bodies: bool,
     pub(super) validity: Validity,
-    /// True if candidates are validated by the index of keys before their records are fetched.
+    /// True if candidates are validated by the primary-key index before their records are fetched.
     pub(super) probes_keys: bool,
     /// The expired writes, for answers without records.
     pub(super) expired: Option<Arc<SeqSet>>,
@@ -75,7 +77,17 @@ pub(super) struct Context {
     pub(super) notes: Vec<Note>,
 }
 
+/// The driving index of a query that reads one index for one range.
+pub(super) struct DrivingIndex<'a> {
+    pub(super) attribute: &'a Attribute,
+    pub(super) range: &'a Range,
+}
+
 impl Context {
+    /// Compiles the query's condition and chooses its plan.
+    ///
+    /// # Errors
+    /// If the condition or the page token does not fit the dataset; any read error.
     pub(super) fn new(query: Query) -> Result<Context> {
         let Query {
             view,
@@ -99,16 +111,7 @@ impl Context {
         let driving = driving(&view.layout, &compiled, &plan.driver);
         let current = &view.dataset.current;
         let validity = Validity::new(&view.snapshot, &view.layout, &driving, &current.kept_filter);
-        let probes_keys = match request.validation {
-            Validation::Direct => false,
-            Validation::Timestamp => validity.probes_keys(),
-            Validation::Auto => {
-                // Records that come with their index entries need not be fetched.
-                let brings = (driving.first()).is_some_and(|a| a.brings_records());
-                let is_cheaper = request.keys_only || current.usage.is_wasteful() || brings;
-                validity.probes_keys() && is_cheaper
-            }
-        };
+        let probes_keys = probes_keys(&view, &request, &validity, &driving);
         let expired = if request.keys_only {
             view.expired()?
         } else {
@@ -136,12 +139,12 @@ impl Context {
         })
     }
 
-    /// Reads the indexes.
+    /// The indexes of the snapshot, to be read at the query's cost.
     pub(super) fn indexes(&self) -> Lookup<'_> {
         index_lookup(&self.view, &self.costs)
     }
 
-    /// Stage 4 for the candidates of the driver.
+    /// Stage 4 for the candidates of the driver ([`stages`]).
     pub(super) fn admission(&self) -> Admission<'_> {
         Admission {
             snapshot: &self.view.snapshot,
@@ -153,22 +156,32 @@ impl Context {
         }
     }
 
-    /// The driving index, if it is a single one that is read for one range: the place of the
-    /// constraint, the attribute and the range.
-    pub(super) fn driving_index(&self) -> Option<(&Attribute, &Range)> {
-        let constraint = self.compiled.constraints.get(self.plan.driver.single()?)?;
-        let attribute = self.view.layout.attributes.get(constraint.attribute)?;
-        Some((attribute, constraint.sought_range()?))
+    /// The driving index, if it is a single one that is read for one range.
+    pub(super) fn driving_index(&self) -> Option<DrivingIndex<'_>> {
+        let at = self.plan.driver.single()?;
+        let constraint = self.compiled.constraints.own(at);
+        let attribute = self.view.layout.attributes.own(constraint.attribute);
+        let range = constraint.sought_range()?;
+        Some(DrivingIndex { attribute, range })
+    }
+
+    /// The content of the answer.
+    pub(super) fn content(&self) -> AnswerContent {
+        if self.request.keys_only {
+            AnswerContent::Keys
+        } else {
+            AnswerContent::Records
+        }
     }
 
     /// True if candidates that have passed stage 2 are current.
-    pub(super) fn knows_current(&self) -> bool {
+    pub(super) fn shows_current(&self) -> bool {
         self.probes_keys || self.validity.is_exact()
     }
 
-    /// True if the entries of the driver's index show without the records which of them answer the
-    /// query.
-    pub(super) fn tells_current_entries(&self) -> bool {
+    /// True if the entries of the driver's index decide the answer, without the records: they
+    /// answer all conditions, and the strategy shows which of them are current.
+    pub(super) fn entries_suffice(&self) -> bool {
         !self.is_direct() && self.validity.can_tell() && self.all_answered
     }
 
@@ -206,7 +219,7 @@ impl Context {
         plan
     }
 
-    /// The condition that a combination stands for, for people.
+    /// The condition that the entries of a combination meet, for people.
     fn text_of(&self, lists: &Lists) -> String {
         match lists {
             Lists::One(at) => self.compiled.text(*at),
@@ -224,7 +237,7 @@ impl Context {
         }
     }
 
-    /// What was weighed for the plan; `outcome` is that of the query.
+    /// The alternatives that were weighed for the plan; `outcome` is that of the chosen one.
     fn alternatives(&self, outcome: &Outcome) -> Vec<Alternative> {
         let weighed = self.plan.weighed.iter();
         let alternatives = weighed.map(|weighed| {
@@ -249,17 +262,17 @@ impl Context {
     }
 
     fn explain_index(&self, at: usize) -> ExplainedIndex {
-        let constraint = self.compiled.constraints.get(at);
-        let attribute = constraint.and_then(|c| self.view.layout.attributes.get(c.attribute));
+        let constraint = self.compiled.constraints.own(at);
+        let attribute = self.view.layout.attributes.own(constraint.attribute);
         ExplainedIndex {
-            index: attribute.map(|a| a.path.to_string()).unwrap_or_default(),
-            kind: attribute.map(|a| a.kind.to_string()).unwrap_or_default(),
+            index: attribute.path.to_string(),
+            kind: attribute.kind.to_string(),
             condition: self.compiled.text(at),
         }
     }
 }
 
-/// Reads the indexes of a view.
+/// The indexes of a view, to be read at these costs.
 pub(super) fn index_lookup<'a>(view: &'a View, costs: &'a Costs) -> Lookup<'a> {
     let (data, index) = (&costs.data, &costs.index);
     maintenance::lookup(&view.layout, &view.snapshot, data, index, Looks::default())
@@ -277,6 +290,25 @@ fn driving<'a>(layout: &'a Layout, compiled: &Compiled, driver: &Driver) -> Vec<
     attributes.map(|at| layout.attributes.own(at)).collect()
 }
 
+/// True if candidates of the driving indexes are to be validated by the primary-key index.
+fn probes_keys(
+    view: &View,
+    request: &Request,
+    validity: &Validity,
+    driving: &[&Attribute],
+) -> bool {
+    let is_wanted = match request.validation {
+        Validation::Direct => false,
+        Validation::Timestamp => true,
+        Validation::Auto => {
+            // Records that come with their index entries need not be fetched.
+            let brings = driving.first().is_some_and(|a| a.brings_records());
+            request.keys_only || view.dataset.current.usage.is_wasteful() || brings
+        }
+    };
+    is_wanted && validity.probes_keys()
+}
+
 /// The reasons why a condition is answered by a scan.
 fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
     let by_key = !compiled.keys.is_all();
@@ -284,7 +316,7 @@ fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
     let is_key = |path: &Path| by_key && keys.contains(path);
     let undeclared = compiled.undeclared.iter();
     let declared = (compiled.constraints.iter())
-        .filter_map(|constraint| layout.attributes.get(constraint.attribute))
+        .map(|constraint| layout.attributes.own(constraint.attribute))
         .filter(|attribute| !attribute.kind.is_indexed())
         .map(|attribute| &attribute.path);
     let mut seen = HashSet::new();
@@ -307,11 +339,21 @@ pub(super) struct Run {
     pub(super) remaining: Option<usize>,
     /// True if the source has no further candidates.
     pub(super) exhausted: bool,
-    /// The constraints whose lists were read whole, and the entries of each.
-    pub(super) found: Vec<(usize, u64)>,
+    /// The lists that were read whole.
+    pub(super) lists_read: Vec<ListRead>,
+}
+
+/// A list that was read whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListRead {
+    /// The place of its constraint.
+    pub(super) constraint: usize,
+    /// The number of its entries.
+    pub(super) entries: u64,
 }
 
 impl Run {
+    /// Prepares the query: see [`Context::new`].
     pub(super) fn new(query: Query) -> Result<Run> {
         let context = Context::new(query)?;
         let limit = context.request.limit;
@@ -319,7 +361,7 @@ impl Run {
             exhausted: context.compiled.is_never() || limit == Some(0),
             remaining: limit,
             steps: Steps::default(),
-            found: Vec::new(),
+            lists_read: Vec::new(),
             context,
         })
     }
@@ -331,10 +373,9 @@ impl Run {
         let is_read = self.exhausted && (self.steps.rounds > 0 || self.steps.candidates > 0);
         let read_to_end = context.plan.driver.single().filter(|_| is_read);
         let found_of = |at: usize| {
-            let mut found = self.found.iter();
-            let found = found.find(|(other, _)| *other == at);
+            let list = self.lists_read.iter().find(|list| list.constraint == at);
             let alone = || (read_to_end == Some(at)).then_some(self.steps.candidates);
-            found.map(|(_, entries)| *entries).or_else(alone)
+            list.map(|list| list.entries).or_else(alone)
         };
         let compared = context.plan.compared.iter().map(|(at, expected)| Compared {
             condition: context.compiled.text(*at),

@@ -1,13 +1,14 @@
-//! Records in key order.
+//! Scans of a dataset by primary key, and counts that read every record.
 
 use std::ops::Bound;
 
 use esker_lsm::{Cost, Cursor, TreeCursor};
 use esker_model::Key;
+use esker_model::query::Direction;
 
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
-use crate::bodies::{self, Ahead};
+use crate::bodies::{self, ReadAhead};
 use crate::error::{Error, Result};
 use crate::record::{self, parse};
 use crate::store::View;
@@ -15,25 +16,32 @@ use esker_model::Record;
 
 /// An iterator over records by primary key.
 pub(crate) struct Scan {
-    snapshot: View,
+    view: View,
     cursor: TreeCursor,
-    reverse: bool,
-    started: bool,
-    done: bool,
+    direction: Direction,
+    /// True once the cursor was moved to the first record.
+    has_started: bool,
+    /// True after the last record, and after an error.
+    has_ended: bool,
+    /// The number of records returned.
     records: u64,
     /// The records read ahead, if bodies are stored apart.
-    ahead: Option<Ahead>,
+    ahead: Option<ReadAhead>,
     /// The cost of reading these bodies.
     body_cost: Cost,
 }
 
 impl Scan {
-    /// A scan of all records.
-    pub(crate) fn all(snapshot: View) -> Result<Scan> {
-        Scan::new(snapshot, (Bound::Unbounded, Bound::Unbounded))
+    /// An ascending scan of all records.
+    pub(crate) fn all(view: View) -> Result<Scan> {
+        Scan::new(view, (Bound::Unbounded, Bound::Unbounded))
     }
 
-    pub(crate) fn new(snapshot: View, (from, to): (Bound<Key>, Bound<Key>)) -> Result<Scan> {
+    /// An ascending scan of the records with keys from `from` to `to`.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the bounds are reversed.
+    pub(crate) fn new(view: View, (from, to): (Bound<Key>, Bound<Key>)) -> Result<Scan> {
         if let (
             Bound::Included(from) | Bound::Excluded(from),
             Bound::Included(to) | Bound::Excluded(to),
@@ -44,43 +52,47 @@ impl Scan {
                 "the bounds of the range of keys are reversed: {from} is above {to}"
             )));
         }
-        let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
-        let behind = |key: &Key| [key.as_bytes(), &[0]].concat();
+        let mut cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
+        // The least key above `key`.
+        let above = |key: &Key| [key.as_bytes(), &[0]].concat();
         let lo = match from {
             Bound::Unbounded => Vec::new(),
             Bound::Included(from) => from.as_bytes().to_vec(),
-            Bound::Excluded(from) => behind(&from),
+            Bound::Excluded(from) => above(&from),
         };
         let hi = match to {
             Bound::Unbounded => None,
-            Bound::Included(to) => Some(behind(&to)),
+            Bound::Included(to) => Some(above(&to)),
             Bound::Excluded(to) => Some(to.as_bytes().to_vec()),
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
-            ahead: bodies::are_apart(&snapshot.layout).then(Ahead::new),
-            body_cost: snapshot.snapshot.cost(),
-            snapshot,
+            ahead: bodies::are_apart(&view.layout).then(ReadAhead::new),
+            body_cost: view.snapshot.cost(),
+            view,
             cursor,
-            reverse: false,
-            started: false,
-            done: false,
+            direction: Direction::Ascending,
+            has_started: false,
+            has_ended: false,
             records: 0,
         })
     }
 
     /// Reverses the order. Must be called before the first record is taken.
     pub(crate) fn rev(self) -> Scan {
-        let reverse = !self.reverse;
-        Scan { reverse, ..self }
+        debug_assert!(!self.has_started, "the order is chosen first");
+        let direction = match self.direction {
+            Direction::Ascending => Direction::Descending,
+            Direction::Descending => Direction::Ascending,
+        };
+        Scan { direction, ..self }
     }
 
     /// The steps of the scan so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
-        let order = if self.reverse {
-            "descending"
-        } else {
-            "ascending"
+        let order = match self.direction {
+            Direction::Ascending => "ascending",
+            Direction::Descending => "descending",
         };
         let place = self.ahead.as_ref().map(|_| &self.body_cost);
         Explain::of_scan(order, self.records, &self.cursor.cost(), place)
@@ -93,30 +105,30 @@ impl Scan {
             if !self.cursor.valid() {
                 return Ok(false);
             }
-            if !self.snapshot.has_expired(self.cursor.value()) {
+            if !self.view.has_expired(self.cursor.value()) {
                 return Ok(true);
             }
         }
     }
 
+    /// The next record; `None` at the end.
     fn step(&mut self) -> Result<Option<Record>> {
-        if self.ahead.is_some() {
-            return self.step_ahead();
+        if let Some(mut ahead) = self.ahead.take() {
+            let next = self.step_ahead(&mut ahead);
+            self.ahead = Some(ahead);
+            return next;
         }
         if !self.find_next()? {
             return Ok(None);
         }
         self.records += 1;
         let key = self.cursor.key().to_vec();
-        let key = Key::from_encoded(self.snapshot.dataset.key_type(), key);
+        let key = Key::from_encoded(self.view.dataset.key_type(), key);
         record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
-    /// As `step`, for bodies that are stored apart.
-    fn step_ahead(&mut self) -> Result<Option<Record>> {
-        let Some(mut ahead) = self.ahead.take() else {
-            return Ok(None);
-        };
+    /// As [`Scan::step`], for bodies that are stored apart: fills the buffer when it is empty.
+    fn step_ahead(&mut self, ahead: &mut ReadAhead) -> Result<Option<Record>> {
         let mut next = ahead.pop();
         if next.is_none() {
             while !ahead.is_full() && !self.at_end() && self.find_next()? {
@@ -126,33 +138,34 @@ impl Scan {
                     self.cursor.value_slice(),
                 );
             }
-            let (layout, snapshot) = (&self.snapshot.layout, &self.snapshot.snapshot);
+            let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
             ahead.fill(layout, snapshot, &self.body_cost)?;
             next = ahead.pop();
         }
-        self.ahead = Some(ahead);
-        let Some(item) = next else {
+        let Some(found) = next else {
             return Ok(None);
         };
         self.records += 1;
-        self.snapshot
-            .record(item.key, item.seq, item.stored)
+        self.view
+            .record(found.key, found.seq, found.stored)
             .map(Some)
     }
 
+    /// True if the cursor has passed the last entry.
     fn at_end(&self) -> bool {
-        self.started && !self.cursor.valid()
+        self.has_started && !self.cursor.valid()
     }
 
+    /// Moves the cursor to the first entry, or to the next one.
     fn advance(&mut self) -> Result<()> {
-        match (self.started, self.reverse) {
-            (false, false) => self.cursor.seek_first()?,
-            (false, true) => self.cursor.seek_last()?,
-            (true, false) => self.cursor.next()?,
-            (true, true) => self.cursor.prev()?,
-        }
-        self.started = true;
-        Ok(())
+        let has_started = std::mem::replace(&mut self.has_started, true);
+        let moved = match self.direction {
+            Direction::Ascending if has_started => self.cursor.next(),
+            Direction::Ascending => self.cursor.seek_first(),
+            Direction::Descending if has_started => self.cursor.prev(),
+            Direction::Descending => self.cursor.seek_last(),
+        };
+        Ok(moved?)
     }
 }
 
@@ -160,18 +173,15 @@ impl Iterator for Scan {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {
-        if self.done {
+        if self.has_ended {
             return None;
         }
         let next = self.step().transpose();
         if !matches!(next, Some(Ok(_))) {
-            self.done = true;
-            self.snapshot
-                .dataset
-                .shared
-                .group
-                .count(&self.cursor.cost());
-            self.snapshot.dataset.shared.group.count(&self.body_cost);
+            self.has_ended = true;
+            let group = &self.view.dataset.shared.group;
+            group.count(&self.cursor.cost());
+            group.count(&self.body_cost);
         }
         next
     }
@@ -179,6 +189,9 @@ impl Iterator for Scan {
 
 /// For each attribute of the layout, the number of records with a value at its path that is not
 /// indexed. Reads every record.
+///
+/// # Errors
+/// Any read error, and damage if a record is malformed.
 pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     let layout = view.layout.clone();
     let mut counts = vec![0; layout.attributes.len()];
@@ -207,16 +220,20 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// Counts the records of a dataset, at most `limit`.
-pub(crate) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
-    let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
+/// Counts the records of a dataset, at most `limit`, by reading them; returns the number and the
+/// explanation.
+///
+/// # Errors
+/// Any read error.
+pub(crate) fn count_all(view: &View, limit: u64) -> Result<(u64, Explain)> {
+    let mut cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
     while cursor.valid() && count < limit {
-        count += u64::from(!snapshot.has_expired(cursor.value()));
+        count += u64::from(!view.has_expired(cursor.value()));
         cursor.next()?;
     }
     let cost: Cost = cursor.cost();
-    snapshot.dataset.shared.group.count(&cost);
+    view.dataset.shared.group.count(&cost);
     Ok((count, Explain::of_scan("ascending", count, &cost, None)))
 }

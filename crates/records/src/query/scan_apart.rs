@@ -1,7 +1,7 @@
 //! Scans of a dataset whose bodies are stored apart, for answers that need them.
 //!
 //! The heads show which records are current, and decide the conditions as far as they can. If few
-//! heads remain, the scan looks their bodies up. If many remain, a second pass reads all records
+//! heads remain, the scan looks their bodies up. If many remain, a second scan reads all records
 //! in location order, and skips those that are not in a set of the wanted writes.
 
 use std::ops::ControlFlow;
@@ -11,8 +11,8 @@ use esker_lsm::{Cost, LookupOptions, Seq, SeqSet, Slice};
 use esker_model::record::RecordRef;
 
 use super::key_cursor::KeyCursor;
-use super::stages::{Admission, Needs, TakeScanned, Verdict};
-use crate::bodies::{self, Ahead, Bodies, Item};
+use super::stages::{Admission, Decision, Needs, TakeScanned};
+use crate::bodies::{self, Bodies, ReadAhead, StoredRecord};
 use crate::error::Result;
 use crate::store::{View, has_expired};
 
@@ -27,12 +27,12 @@ pub(super) struct ScanApart<'a> {
     pub(super) body_cost: &'a Cost,
 }
 
-/// The number of bytes that a sequential pass reads at the cost of one lookup.
+/// The number of bytes that a sequential scan reads at the cost of one lookup.
 const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
-/// The largest number of heads that are held in memory for lookups. Above it one pass is made, with
-/// a set of numbers.
-const MOST_HELD: u64 = 16 << 10;
+/// The largest number of heads that are held in memory for lookups. Above it, only their numbers
+/// are held, and all records are scanned.
+const MAX_HELD: u64 = 16 << 10;
 
 /// The size of the first batch of lookups.
 const FIRST_BATCH: usize = 256;
@@ -45,11 +45,11 @@ impl ScanApart<'_> {
             Needs::All if RecordRef::lacks_body(stored) => {
                 Ok(!has_expired(self.admission.snapshot, stored))
             }
-            _ => Ok(self.admission.decide(stored)? == Verdict::Admitted),
+            _ => Ok(self.admission.decide(stored)? == Decision::Admitted),
         }
     }
 
-    /// Passes a record that may answer to `to`, if it does answer.
+    /// Passes a record whose head may answer to `to`, if the record answers the query.
     fn offer(
         &self,
         key: &[u8],
@@ -58,7 +58,7 @@ impl ScanApart<'_> {
         to: &mut dyn TakeScanned,
     ) -> Result<ControlFlow<()>> {
         let answers = match self.needs {
-            Needs::All => self.admission.decide(&record())? == Verdict::Admitted,
+            Needs::All => self.admission.decide(&record())? == Decision::Admitted,
             // Decided by the head.
             Needs::Admitted(_) => true,
             Needs::None => return Err(Misplaced::here().into()),
@@ -76,9 +76,9 @@ impl ScanApart<'_> {
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
         let mut scanned = 0;
-        let mut broke = false;
-        let mut ahead = Ahead::new();
-        while cursor.valid() && !broke {
+        let mut has_ended = false;
+        let mut ahead = ReadAhead::new();
+        while cursor.valid() && !has_ended {
             scanned += 1;
             if to.wants(cursor.seq()) && self.may_answer(cursor.value())? {
                 ahead.push(cursor.key(), cursor.seq(), cursor.value_slice());
@@ -86,9 +86,9 @@ impl ScanApart<'_> {
             cursor.next()?;
             if ahead.is_full() || !cursor.valid() {
                 ahead.fill(layout, snapshot, self.body_cost)?;
-                while !broke && let Some(item) = ahead.pop() {
-                    let record = &mut || item.stored.clone();
-                    broke = self.offer(&item.key, item.seq, record, to)?.is_break();
+                while !has_ended && let Some(head) = ahead.pop() {
+                    let record = &mut || head.stored.clone();
+                    has_ended = self.offer(&head.key, head.seq, record, to)?.is_break();
                 }
             }
         }
@@ -96,46 +96,47 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// As [`ScanApart::by_key`], but in another order: records with bodies first. Then the others:
-    /// looked up in batches, each in location order, or all in location order by one pass.
+    /// As [`ScanApart::by_key`], but in another order: first the records that have their bodies;
+    /// then the others, looked up in batches, each in location order, or all by one scan in
+    /// location order.
     pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
-        let most_lookups = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MOST_HELD) as usize;
+        let most_lookups = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MAX_HELD) as usize;
         let mut to_look_up = Vec::new();
-        let mut to_pass = SeqSet::default();
+        let mut to_scan_for = SeqSet::default();
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
         let mut scanned = 0;
-        let mut broke = false;
-        while cursor.valid() && !broke {
+        let mut has_ended = false;
+        while cursor.valid() && !has_ended {
             scanned += 1;
             let (key, seq) = (cursor.key(), cursor.seq());
             if to.wants(seq) && self.may_answer(cursor.value())? {
                 if !RecordRef::lacks_body(cursor.value()) {
-                    broke = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
-                } else if to_look_up.len() < most_lookups && to_pass.is_empty() {
-                    to_look_up.push(Item::new(key, seq, cursor.value_slice().compact()));
+                    has_ended = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
+                } else if to_look_up.len() < most_lookups && to_scan_for.is_empty() {
+                    to_look_up.push(StoredRecord::new(key, seq, cursor.value_slice().compact()));
                 } else {
-                    to_pass.extend(to_look_up.drain(..).map(|item| item.seq));
-                    to_pass.insert(seq);
+                    to_scan_for.extend(to_look_up.drain(..).map(|head| head.seq));
+                    to_scan_for.insert(seq);
                 }
-                debug_assert!(to_look_up.is_empty() || to_pass.is_empty());
+                debug_assert!(to_look_up.is_empty() || to_scan_for.is_empty());
             }
             cursor.next()?;
         }
         self.cost.absorb(&cursor.cost());
-        if broke {
+        if has_ended {
             return Ok(scanned);
         }
-        if to_pass.is_empty() {
+        if to_scan_for.is_empty() {
             self.look_up(&to_look_up, &mut bodies, to)?;
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
             self.offer(key, seq, record, to)
         };
-        bodies::pass(layout, snapshot, &to_pass, self.body_cost, visit)?;
+        bodies::scan_by_location(layout, snapshot, &to_scan_for, self.body_cost, visit)?;
         Ok(scanned)
     }
 
@@ -144,25 +145,25 @@ impl ScanApart<'_> {
     /// its batch; then large ones, because neighbours share blocks.
     fn look_up(
         &self,
-        heads: &[Item],
+        heads: &[StoredRecord],
         bodies: &mut Bodies<'_>,
         to: &mut dyn TakeScanned,
     ) -> Result<()> {
         let mut rest = heads;
         let mut batch_size = FIRST_BATCH;
-        let mut broke = false;
-        while !rest.is_empty() && !broke {
+        let mut has_ended = false;
+        while !rest.is_empty() && !has_ended {
             let batch;
             (batch, rest) = rest.split_at(batch_size.min(rest.len()));
             batch_size *= 2;
-            for (at, item) in batch.iter().enumerate() {
-                bodies.add(at, &item.key, item.seq, &item.stored)?;
+            for (at, head) in batch.iter().enumerate() {
+                bodies.add(at, &head.key, head.seq, &head.stored)?;
             }
             let take = &mut |at: usize, record: Slice| {
-                if !broke {
-                    let item = batch.item(at)?;
+                if !has_ended {
+                    let head = batch.item(at)?;
                     let record = &mut || record.clone();
-                    broke = self.offer(&item.key, item.seq, record, to)?.is_break();
+                    has_ended = self.offer(&head.key, head.seq, record, to)?.is_break();
                 }
                 Ok(())
             };

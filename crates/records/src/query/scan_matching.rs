@@ -1,28 +1,29 @@
-//! Stage 1 of a query without an index: a scan of the records.
+//! Stage 1 of a query without an index: a scan of the records, which decides the condition on each.
 
 use esker_lsm::Cost;
 use esker_model::query::Compiled;
 
 use super::key_cursor::KeyCursor;
 use super::scan_apart::ScanApart;
-use super::stages::{Admission, Needs, TakeScanned, Verdict};
+use super::stages::{Admission, AnswerContent, BulkOrder, Decision, Needs, TakeScanned};
 use crate::error::Result;
 use crate::store::View;
 
-/// An answer of at most so many records in any order ends where it has them, even if that takes
-/// lookups.
-const FEW: usize = 1024;
+/// The largest limit of an answer in any order that is scanned by key, and ends at the limit: a
+/// scan in any order would first read all heads.
+const MAX_FEW: usize = 1024;
 
 /// A scan for the records that satisfy a condition.
 pub(super) struct ScanMatching<'a> {
     pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
-    /// True if the records must come by key.
-    pub(super) by_key: bool,
+    /// The order in which records are passed on.
+    pub(super) order: BulkOrder,
     /// The number of records that the answer needs; `None` for all.
     pub(super) limit: Option<usize>,
-    /// True if the records are part of the answer; false if heads will do.
-    pub(super) gives_records: bool,
+    /// If it is keys, heads are passed on where they decide the conditions.
+    pub(super) content: AnswerContent,
+    /// The cost of reading the data tree.
     pub(super) cost: &'a Cost,
     /// The cost of reading bodies that are stored apart.
     pub(super) body_cost: &'a Cost,
@@ -31,9 +32,12 @@ pub(super) struct ScanMatching<'a> {
 impl ScanMatching<'_> {
     /// Passes the records that answer the query to `to` until it breaks. Returns the number of
     /// records read.
+    ///
+    /// # Errors
+    /// Any read error; damage if a record is malformed, or its body is missing; any error of `to`.
     pub(super) fn run(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let admission = Admission::of_all(self.view, self.compiled);
-        let needs = Needs::of(admission, self.gives_records);
+        let needs = Needs::of(admission, self.content);
         if !matches!(needs, Needs::None) {
             let scan = ScanApart {
                 view: self.view,
@@ -42,11 +46,10 @@ impl ScanMatching<'_> {
                 cost: self.cost,
                 body_cost: self.body_cost,
             };
-            // Where the heads decide, a scan by key reads a batch of bodies more than are wanted.
-            // In any order it would look at all heads first.
-            let is_few = self.limit.is_some_and(|limit| limit <= FEW);
+            // If the heads decide, a scan by key reads at most one batch of bodies in vain.
+            let is_few = self.limit.is_some_and(|limit| limit <= MAX_FEW);
             let ends_early = is_few && matches!(needs, Needs::Admitted(_));
-            return if self.by_key || ends_early {
+            return if self.order == BulkOrder::Key || ends_early {
                 scan.by_key(to)
             } else {
                 scan.in_any_order(to)
@@ -58,7 +61,7 @@ impl ScanMatching<'_> {
         while cursor.valid() {
             scanned += 1;
             if to.wants(cursor.seq())
-                && admission.decide(cursor.value())? == Verdict::Admitted
+                && admission.decide(cursor.value())? == Decision::Admitted
                 && (to.take(cursor.key(), cursor.seq(), &mut || cursor.value_slice())?).is_break()
             {
                 break;

@@ -1,12 +1,15 @@
 //! The first rows of an order by a field, from an index that is read in its order from one end,
-//! until there are enough: an index of the field, or a compound index whose fields before it have
-//! one value each by the condition. Records are fetched as in any other answer; the condition is
-//! decided by them.
+//! until enough rows are found: an index of the field, or a compound index whose fields before it
+//! have one value each by the condition. Records are fetched as in any other answer, and decide the
+//! condition.
 //!
-//! A record with several values is taken at the one by which it is ordered, where the walk meets it
+//! A record with several values counts at the value by which it is ordered, where the walk meets it
 //! first. Equal values are read to their end, since the rest of the rank decides between them.
-//! Records without a value come last: if the index does not have enough rows, or does not show all
-//! values, or takes more reads than another plan, the answer is none, and the caller sorts.
+//! Records without a value come last. If the index does not have enough rows, does not show all
+//! values, or takes more reads than another plan, the result is `None`, and the caller sorts all
+//! records.
+//!
+//! **Invariant.** The rows are those that sorting all records would give first, in the same order.
 
 use std::ops::ControlFlow;
 
@@ -20,88 +23,87 @@ use super::current_entries::CurrentEntries;
 use super::explain::{Note, Steps};
 use super::row_sorter::{RowSorter, SortedRows};
 use super::run::{Context, Run};
-use super::stages::{Admission, Fetch, Needs};
+use super::stages::{Admission, AnswerContent, Fetch, Needs};
 use crate::error::Result;
 use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup};
 use crate::maintenance::Validity;
 use crate::record;
 use esker_model::tokens::Tokenizer;
 
-/// The most rows that are found so.
-const MOST: usize = 1024;
+/// The most rows that are read from an index.
+const MAX_ROWS: usize = 1024;
 
-/// Candidates whose records are fetched together, at least and at most.
-const FEW: usize = 16;
-const MANY: usize = 1024;
+/// The least number of candidates whose records are fetched together.
+const MIN_FETCH: usize = 16;
+
+/// The greatest number of candidates whose records are fetched together.
+const MAX_FETCH: usize = 1024;
 
 /// The most candidates of one value of a compound index that wait together.
-const MANY_TOGETHER: usize = 16 * MANY;
+const MAX_WAITING: usize = 16 * MAX_FETCH;
 
-/// A record that is looked up costs as much as so many that are scanned, or that are looked up in
-/// the order of keys.
-const OF_SCAN: u64 = 16;
-const OF_BULK: u64 = 4;
+/// A record that is looked up by an index in its order costs as much as this many scanned records.
+const SCANNED_PER_LOOKUP: u64 = 16;
 
-/// What is wanted.
-pub(super) struct Wanted<'a> {
+/// A record that is looked up by an index in its order costs as much as this many records that are
+/// looked up in the order of keys.
+const BULK_PER_LOOKUP: u64 = 4;
+
+/// The rows that a sorted answer needs.
+pub(super) struct WantedRows<'a> {
     /// The first field of the order.
     pub(super) first: &'a FieldOrder,
-    pub(super) most: usize,
-    /// Rows up to this rank are not wanted.
-    pub(super) behind: Option<&'a [u8]>,
+    /// The number of rows.
+    pub(super) limit: usize,
+    /// Only rows with a greater rank.
+    pub(super) after: Option<&'a [u8]>,
     /// True if rows need no records.
     pub(super) keys_only: bool,
+    /// The bytes that the rows may take.
     pub(super) memory: usize,
 }
 
-/// The first rows behind the place; `None` if they are not all found in an index, or not so soon.
+/// The wanted rows; `None` if an index does not give all of them, or another plan is quicker.
+///
+/// # Errors
+/// Any read error, and damage if a record is malformed.
 pub(super) fn from_index(
     run: &mut Run,
     ranking: &mut Ranking,
-    wanted: &Wanted<'_>,
+    wanted: &WantedRows<'_>,
 ) -> Result<Option<SortedRows>> {
-    if run.exhausted || !(1..=MOST).contains(&wanted.most) {
+    if run.exhausted || !(1..=MAX_ROWS).contains(&wanted.limit) {
         return Ok(None);
     }
     let Run { context, steps, .. } = run;
-    let is_backward = wanted.first.direction == Direction::Descending;
     let lookup = context.indexes();
-    let Some(mut source) = Source::new(context, &lookup, wanted, is_backward)? else {
+    let Some(mut source) = OrderedSource::new(context, &lookup, wanted)? else {
         return Ok(None);
     };
     let (attribute, ty) = (source.attribute, source.ty());
     let view = &context.view;
     let kept = &view.dataset.current.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
-    // Without keys or a complete set every entry that is not known to be obsolete counts.
-    let mut current = CurrentEntries::new(&validity, &context.costs.keys, steps);
-    let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
-    let is_hidden = match &source.by_field {
-        None => InOrder::any_other(&lookup, attribute, &mut is_current)?,
-        Some(by_field) => match by_field.excluded() {
-            Some(bounds) => InOrder::any_within(&lookup, attribute, &bounds, &mut is_current)?,
-            None => false,
-        },
-    };
-    if is_hidden {
+    if source.hides_values(&lookup, &validity, context, steps)? {
         return Ok(None);
     }
-    let from = match wanted.behind {
+    let from = match wanted.after {
         Some(rank) => match ranking.first_value(ty, rank) {
             Some(value) => Some(value),
+            // The earlier pages end among the records without a value.
             None => return Ok(None),
         },
         None => None,
     };
-    let bounds = source.bounds(from, is_backward);
+    let (bounds, is_backward) = (source.bounds(from), source.is_backward);
     let group = &view.dataset.shared.group;
-    let mut walk = Walk {
+    let walk = IndexWalk {
         context,
         validity: &validity,
         wanted,
         by_field: source.by_field.as_ref(),
         ty,
-        sorter: RowSorter::new(group, wanted.memory, Some(wanted.most)),
+        sorter: RowSorter::new(group, wanted.memory, Some(wanted.limit)),
         ranking,
         waiting: Vec::new(),
         parts: Vec::new(),
@@ -109,31 +111,13 @@ pub(super) fn from_index(
         has_begun: false,
         has_fetched: false,
         found: 0,
-        left: source.reads,
+        reads_left: source.reads,
         gives_up: false,
     };
-    let mut entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
-    let is_enough = loop {
-        let mut next = ControlFlow::Continue(());
-        let step = entries.step(&mut |value, key, seq| {
-            if next.is_continue() {
-                next = walk.take(value, key, seq, steps)?;
-            }
-            Ok(())
-        })?;
-        if next.is_break() {
-            break walk.has_enough();
-        }
-        if step.is_break() {
-            walk.fetch(steps)?;
-            break walk.has_enough();
-        }
-    };
-    drop(entries);
-    if !is_enough {
+    let entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
+    let Some(rows) = walk.run(entries, steps)? else {
         return Ok(None);
-    }
-    let rows = walk.sorter.finish()?;
+    };
     steps.rounds += 1;
     context.notes.push(Note::InIndexOrder {
         path: attribute.path.clone(),
@@ -141,45 +125,50 @@ pub(super) fn from_index(
     Ok(Some(rows))
 }
 
-/// What is walked through.
-struct Source<'a> {
+/// The index that is walked through.
+struct OrderedSource<'a> {
     attribute: &'a Attribute,
-    /// Of a compound index, the values in the order of the field.
+    /// The part of a compound index that is in the order of the field; `None` for an index of the
+    /// field.
     by_field: Option<FieldWalk>,
+    /// True if the walk is from the greatest value down.
+    is_backward: bool,
     /// How many records may be looked up before another plan would have been quicker.
     reads: u64,
 }
 
-impl<'a> Source<'a> {
-    /// `None` if no index has the order, or another plan is quicker from the first.
+impl<'a> OrderedSource<'a> {
+    /// `None` if no index has the order, or another plan is expected to be quicker.
     fn new(
         context: &'a Context,
         lookup: &Lookup<'_>,
-        wanted: &Wanted<'_>,
-        is_backward: bool,
-    ) -> Result<Option<Source<'a>>> {
+        wanted: &WantedRows<'_>,
+    ) -> Result<Option<OrderedSource<'a>>> {
+        let is_backward = wanted.first.direction == Direction::Descending;
         let layout = &context.view.layout;
         let path = &wanted.first.path;
         let by_field = context.compiled.walk_by(&layout.shape, path, is_backward);
         if let Some(by_field) = by_field
-            && let Some(attribute) = layout.attributes.get(by_field.attribute)
+            && let attribute = layout.attributes.item(by_field.attribute)?
             && is_in_order(attribute)
             && let Some(reads) =
-                affordable_here(context, lookup, attribute, &by_field, wanted.most)?
+                affordable_of_compound(context, lookup, attribute, &by_field, wanted.limit)?
         {
-            return Ok(Some(Source {
+            return Ok(Some(OrderedSource {
                 attribute,
                 by_field: Some(by_field),
+                is_backward,
                 reads,
             }));
         }
         let Some(attribute) = index_of(context, path) else {
             return Ok(None);
         };
-        let reads = affordable(context, wanted.most);
-        Ok(reads.map(|reads| Source {
+        let reads = affordable(context, wanted.limit);
+        Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
+            is_backward,
             reads,
         }))
     }
@@ -190,8 +179,29 @@ impl<'a> Source<'a> {
         by_field.map_or(self.attribute.ty, |by_field| by_field.ty)
     }
 
-    /// The bounds of the walk, which begins at a value of the field.
-    fn bounds(&mut self, from: Option<Vec<u8>>, is_backward: bool) -> Bounds {
+    /// True if a record has a value that the walk does not meet in its order. Without a primary-key
+    /// index or a complete set, every entry that is not known to be obsolete counts.
+    fn hides_values(
+        &self,
+        lookup: &Lookup<'_>,
+        validity: &Validity,
+        context: &Context,
+        steps: &mut Steps,
+    ) -> Result<bool> {
+        let mut current = CurrentEntries::new(validity, &context.costs.keys, steps);
+        let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
+        let Some(by_field) = &self.by_field else {
+            return InOrder::any_other(lookup, self.attribute, &mut is_current);
+        };
+        match by_field.excluded() {
+            Some(bounds) => InOrder::any_within(lookup, self.attribute, &bounds, &mut is_current),
+            None => Ok(false),
+        }
+    }
+
+    /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
+    fn bounds(&mut self, from: Option<Vec<u8>>) -> Bounds {
+        let is_backward = self.is_backward;
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {
@@ -225,40 +235,39 @@ fn index_of<'a>(context: &'a Context, path: &Path) -> Option<&'a Attribute> {
 }
 
 /// How many records may be looked up before another plan would have been quicker; `None` if it is
-/// so from the first.
-fn affordable(context: &Context, most: usize) -> Option<u64> {
-    // The number of records, with replaced ones: to know it costs nothing.
+/// expected to be quicker for `limit` rows.
+fn affordable(context: &Context, limit: usize) -> Option<u64> {
+    // The number of records, with replaced ones, from metadata.
     let all: u64 = context.components.iter().map(Component::entries).sum();
     let reads = match &context.plan.driver {
-        Driver::Scan => all / OF_SCAN,
+        Driver::Scan => all / SCANNED_PER_LOOKUP,
         Driver::Index(at) => {
             let mut compared = context.plan.compared.iter();
-            let known = compared.find(|(of, _)| of == at);
-            let expected = known.map_or(0, |(_, expected)| *expected);
-            // The condition is met by one in so many records.
+            let compared = compared.find(|(constraint, _)| constraint == at);
+            // A driver that was not compared with others has no estimate: it is taken to be quick.
+            let expected = compared.map_or(0, |(_, expected)| *expected);
+            // One in this many records meets the condition.
             let one_in = all / expected.max(1) + 1;
-            if (most as u64).saturating_mul(one_in) > expected / OF_BULK {
+            if (limit as u64).saturating_mul(one_in) > expected / BULK_PER_LOOKUP {
                 return None;
             }
-            expected / OF_BULK
+            expected / BULK_PER_LOOKUP
         }
         Driver::Union(_) | Driver::Combined(_) => return None,
     };
-    (reads >= most as u64).then_some(reads.max(2 * FEW as u64))
+    (reads >= limit as u64).then_some(reads.max(2 * MIN_FETCH as u64))
 }
 
 /// As [`affordable`], for the entries of a compound index, which all meet conditions of the query:
-/// the other plans are to read these, or the candidates of another index, all.
-fn affordable_here(
+/// the other plans read all of these, or all candidates of another index.
+fn affordable_of_compound(
     context: &Context,
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     by_field: &FieldWalk,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<u64>> {
-    let Some(index) = attribute.index() else {
-        return Ok(None);
-    };
+    let index = attribute.index().ok_or_else(Misplaced::here)?;
     lookup.looks.renew(1);
     let mut expected = index.estimate(lookup, attribute, &by_field.range)?;
     for (at, of_other) in &context.plan.compared {
@@ -266,16 +275,17 @@ fn affordable_here(
             expected = expected.min(*of_other);
         }
     }
-    let reads = expected / OF_BULK;
-    Ok((reads >= most as u64).then_some(reads.max(2 * FEW as u64)))
+    let reads = expected / BULK_PER_LOOKUP;
+    Ok((reads >= limit as u64).then_some(reads.max(2 * MIN_FETCH as u64)))
 }
 
 /// A walk through the entries of an index.
-struct Walk<'a> {
+struct IndexWalk<'a> {
     context: &'a Context,
     validity: &'a Validity,
-    wanted: &'a Wanted<'a>,
+    wanted: &'a WantedRows<'a>,
     by_field: Option<&'a FieldWalk>,
+    /// The type of the field.
     ty: Type,
     ranking: &'a mut Ranking,
     sorter: RowSorter,
@@ -287,14 +297,15 @@ struct Walk<'a> {
     value: Vec<u8>,
     has_begun: bool,
     has_fetched: bool,
-    /// Rows that are wanted.
+    /// The number of wanted rows that were found.
     found: usize,
-    /// Records that may still be looked up.
-    left: u64,
-    /// True if the index does not show what is wanted, or another plan is quicker.
+    /// The number of records that may still be looked up.
+    reads_left: u64,
+    /// True if the index does not show the order, or another plan is quicker.
     gives_up: bool,
 }
 
+/// A candidate whose record was not fetched yet.
 struct Waiting {
     key: Vec<u8>,
     seq: Seq,
@@ -302,12 +313,34 @@ struct Waiting {
     part: usize,
 }
 
-impl Walk<'_> {
-    fn has_enough(&self) -> bool {
-        !self.gives_up && self.found >= self.wanted.most
+impl IndexWalk<'_> {
+    /// Reads the entries until enough rows are found; `None` if the index does not give them.
+    fn run(mut self, mut entries: InOrder<'_>, steps: &mut Steps) -> Result<Option<SortedRows>> {
+        let mut next = ControlFlow::Continue(());
+        while next.is_continue() {
+            let step = entries.step(&mut |value, key, seq| {
+                if next.is_continue() {
+                    next = self.take(value, key, seq, steps)?;
+                }
+                Ok(())
+            })?;
+            if step.is_break() && next.is_continue() {
+                self.fetch(steps)?;
+                break;
+            }
+        }
+        if self.has_enough() {
+            self.sorter.finish().map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
-    /// Takes the next entry; breaks if nothing more is to be read.
+    fn has_enough(&self) -> bool {
+        !self.gives_up && self.found >= self.wanted.limit
+    }
+
+    /// Takes the next entry; breaks if no further entries are needed.
     fn take(
         &mut self,
         value: &[u8],
@@ -322,26 +355,26 @@ impl Walk<'_> {
         let is_new = !self.has_begun || self.value != value;
         self.has_begun = true;
         if is_new {
-            let missing = self.wanted.most.saturating_sub(self.found);
-            // Where all that wait are current, as many as are missing may be enough.
+            let missing = self.wanted.limit.saturating_sub(self.found);
+            // If all that wait are current, as many as are missing may be enough.
             let is_first = self.validity.is_exact() && !self.has_fetched;
-            let least = if is_first { 1 } else { FEW };
+            let least = if is_first { 1 } else { MIN_FETCH };
             if missing == 0 || self.waiting.len() >= missing.max(least) {
                 self.fetch(steps)?;
             }
             self.value.clear();
             self.value.extend_from_slice(value);
         } else if self.by_field.is_some() {
-            // A record may be here again, with another value of a field behind this one: all of a
-            // value are fetched together.
-            self.gives_up |= self.waiting.len() >= MANY_TOGETHER;
-        } else if self.waiting.len() >= MANY {
+            // A record may have another entry with the same value of the field, and another value
+            // of a later field: all entries of a value are fetched together.
+            self.gives_up |= self.waiting.len() >= MAX_WAITING;
+        } else if self.waiting.len() >= MAX_FETCH {
             self.fetch(steps)?;
         }
         if is_new && self.has_enough() {
             return Ok(ControlFlow::Break(()));
         }
-        self.gives_up |= self.waiting.len() as u64 > self.left;
+        self.gives_up |= self.waiting.len() as u64 > self.reads_left;
         if self.gives_up {
             return Ok(ControlFlow::Break(()));
         }
@@ -363,18 +396,19 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Fetches the records of the waiting candidates, and takes the rows of those that are current.
+    /// Fetches the records of the waiting candidates, and adds the rows of those that are current
+    /// and satisfy the condition.
     fn fetch(&mut self, steps: &mut Steps) -> Result<()> {
         self.has_fetched = true;
         let mut waiting = std::mem::take(&mut self.waiting);
         let parts = std::mem::take(&mut self.parts);
-        // Of the entries of a record, the first of its newest write.
+        // Of the entries of a record, the first of its newest write remains.
         waiting.sort_unstable_by(|a, b| {
             let newest = b.seq.cmp(&a.seq);
             a.key.cmp(&b.key).then(newest).then(a.part.cmp(&b.part))
         });
         waiting.dedup_by(|later, first| later.key == first.key);
-        self.left = self.left.saturating_sub(waiting.len() as u64);
+        self.reads_left = self.reads_left.saturating_sub(waiting.len() as u64);
         let context = self.context;
         let keys: Vec<&[u8]> = waiting.iter().map(|one| one.key.as_slice()).collect();
         let seqs: Vec<Seq> = waiting.iter().map(|one| one.seq).collect();
@@ -384,10 +418,10 @@ impl Walk<'_> {
         let fetch = Fetch {
             view: &context.view,
             components: &context.components,
-            known: self.validity.is_exact(),
+            all_current: self.validity.is_exact(),
             options,
             cost: &context.costs.data,
-            needs: Needs::of(admission, true),
+            needs: Needs::of(admission, AnswerContent::Records),
             body_cost: &context.costs.bodies,
         };
         let mut taken = Ok(());
@@ -405,8 +439,9 @@ impl Walk<'_> {
             let record = record::returned(key, *seq, stored)?;
             let key = record.key().as_bytes();
             ranking.rank(record.json(), key, &mut rank);
-            let is_behind = (self.wanted.behind).is_none_or(|behind| rank.as_slice() > behind);
-            if !rank.starts_with(parts.own(*part)) || !is_behind {
+            let is_after = (self.wanted.after).is_none_or(|after| rank.as_slice() > after);
+            // A record that is ordered by another of its values counts there.
+            if !rank.starts_with(parts.own(*part)) || !is_after {
                 return Ok(());
             }
             rows += 1;

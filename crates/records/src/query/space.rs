@@ -1,9 +1,9 @@
 //! Queries of points: the nearest records, the number of records by cell, and the latest record of
 //! each value of a field.
 //!
-//! The search for the nearest records grows a circle until it holds enough: every record outside of
-//! a circle is farther away than all records in it. So the order is exact, whatever the index, its
-//! maintenance strategy and the other conditions.
+//! The search for the nearest records grows a circle until it has as many matching records as are
+//! wanted: every record outside of a circle is farther away than all records in it. So the order is
+//! exact, whatever the index, its maintenance strategy and the other conditions.
 
 use std::ops::ControlFlow;
 
@@ -17,23 +17,27 @@ use esker_model::schema::{Path, PointAt, decode_point};
 use super::answer::Answer;
 use super::explain::Explain;
 use super::input::Query;
-use super::run::{self, Costs, Run};
+use super::run::{self, Costs, DrivingIndex, Run};
 use crate::error::{Error, Result};
 use crate::index::{self, Candidate};
 use esker_model::Record;
 
-/// The density around a point is that of the smallest cell with this many times the wanted number
-/// of records.
-const SLACK: u64 = 4;
-/// The first circle is expected to hold this many times the wanted number of records.
-const MARGIN: f64 = 3.0;
+/// The density around a point is taken from the smallest cell with this many times the wanted
+/// number of records.
+const CELL_FACTOR: u64 = 4;
+
+/// The first circle is expected to have this many times the wanted number of records.
+const CIRCLE_FACTOR: f64 = 3.0;
 
 /// Slightly more than half of the earth's circumference: no two points are farther apart.
 const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
 
 impl Query {
-    /// All matching records by the distance of their points at `path` from a point, nearest first,
-    /// ties by key; at most `most`. Records without a point are skipped.
+    /// The `most` matching records nearest to a point, by the distance of their points at `path`,
+    /// ties by key. Reads all matching records; records without a point are skipped.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the path has no points, or the point is invalid; any read error.
     pub(crate) fn by_distance(
         self,
         path: &Path,
@@ -48,8 +52,12 @@ impl Query {
         Ok((nearest.finish(), explain))
     }
 
-    /// The `k` records nearest to a point, at most `max` away: nearest first, ties by key. `k`
-    /// stands in for the request's limit.
+    /// The `k` records nearest to a point, at most `max` away, in metres on a sphere, otherwise in
+    /// units of the coordinates: nearest first, ties by key. `k` replaces the request's limit.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the path has no points, the point or the distance is invalid, or the
+    /// request continues a page; any read error.
     pub(crate) fn nearest(
         mut self,
         path: &Path,
@@ -70,21 +78,19 @@ impl Query {
         let circle = |radius| field(path).within(AreaExpr::circle(x, y, radius));
         // Rejects an invalid largest distance even if `k` is 0.
         AreaExpr::circle(x, y, last).area(space)?;
-        let mut radius = match k {
-            0 => return Ok(Default::default()),
-            _ => self.first_radius(path, space, from, k)?.unwrap_or(last),
-        };
+        if k == 0 {
+            return Ok(Default::default());
+        }
+        let mut radius = self.first_radius(path, space, from, k)?.unwrap_or(last);
         loop {
-            let query = if radius < last || max.is_some() {
-                self.clone().filter(circle(radius.min(last)))
+            // Otherwise the circle is the whole space.
+            let is_bounded = radius < last || max.is_some();
+            let (query, indexed) = if is_bounded {
+                let query = self.clone().filter(circle(radius.min(last)));
+                let indexed = query.clone().in_circle(path, space, from, k)?;
+                (query, indexed)
             } else {
-                // The whole space.
-                self.clone()
-            };
-            let indexed = if radius < last || max.is_some() {
-                query.clone().in_circle(path, space, from, k)?
-            } else {
-                None
+                (self.clone(), None)
             };
             let (found, explain) = match indexed {
                 Some(found) => found,
@@ -99,9 +105,9 @@ impl Query {
         }
     }
 
-    /// The `k` nearest of the records that meet the conditions, a circle among them, where a tree
-    /// of points drives the query: its keys have the distances, so that only the nearest records
-    /// are read.
+    /// The `k` nearest of the records that meet the conditions, a circle among them; `None` unless
+    /// an index of the points with its own tree drives the query: its keys give the distances, so
+    /// that only the nearest records are read.
     fn in_circle(
         self,
         path: &Path,
@@ -112,16 +118,17 @@ impl Query {
         let mut query = self;
         query.request.limit = Some(k);
         let run = Run::new(query)?;
-        let driving = run.context.driving_index();
-        let driving = driving
-            .filter(|(attribute, _)| attribute.path == *path && attribute.kind.is_standalone());
-        let Some((attribute, range)) = driving else {
+        let is_of_points = |driving: &DrivingIndex<'_>| {
+            driving.attribute.path == *path && driving.attribute.kind.is_standalone()
+        };
+        let driving = run.context.driving_index().filter(is_of_points);
+        let Some(DrivingIndex { attribute, range }) = driving else {
             return Ok(None);
         };
         let lookup = run.context.indexes();
         let mut found: Vec<(f64, Candidate)> = Vec::new();
         let validity = &run.context.validity;
-        index::each_point(&lookup, attribute, range, &mut |value, key, seq| {
+        let mut add = |value: &[u8], key: &[u8], seq| {
             if let Some(point) = decode_point(space, value)
                 && !validity.is_obsolete(seq)
             {
@@ -133,7 +140,8 @@ impl Query {
                 found.push((distance(space, from, point), candidate));
             }
             Ok(())
-        })?;
+        };
+        index::each_point::<Error>(&lookup, attribute, range, &mut add)?;
         found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         let at = PointAt::new(path)?;
         let candidates = found.into_iter().map(|(_, candidate)| candidate);
@@ -141,6 +149,7 @@ impl Query {
         let mut near = Vec::new();
         for record in answer.by_ref() {
             let record = record?;
+            // As in `by_distance`, a record without a valid point has no distance.
             let Some(point) = at.find(space, record.json()) else {
                 continue;
             };
@@ -175,7 +184,7 @@ impl Query {
         };
         // Estimates are no finer than blocks: the estimate of the smallest cell is their error.
         let (least, _) = estimate(Region::LEVELS)?;
-        let wanted = SLACK * (k as u64).max(least);
+        let wanted = CELL_FACTOR * (k as u64).max(least);
         // The smallest cell around the point with `wanted` records, by binary search over the
         // levels.
         let (mut low, mut high) = (0, Region::LEVELS);
@@ -187,19 +196,23 @@ impl Query {
                 high = level - 1;
             }
         }
+        debug_assert_eq!(low, high, "the search has ended");
         let (expected, bounds) = estimate(low)?;
         let corner = |x, y| Point::new(space, x, y);
         let from = corner(bounds.min_x, bounds.min_y)?;
         let across = distance(space, from, corner(bounds.max_x, bounds.min_y)?);
         let up = distance(space, from, corner(bounds.min_x, bounds.max_y)?);
         // The radius at the density of this cell, with a margin.
-        let share = MARGIN * k as f64 / (expected.saturating_sub(least) as f64).max(1.0);
+        let share = CIRCLE_FACTOR * k as f64 / (expected.saturating_sub(least) as f64).max(1.0);
         let radius = (across * up * share / std::f64::consts::PI).sqrt();
         Ok(Some(radius).filter(|radius| *radius > 0.0 && radius.is_finite()))
     }
 
     /// The number of matching records in each cell of a grid with cells of `degrees` degrees:
     /// fullest first, then by row and column.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the path has no points, or the size is invalid; any read error.
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         let mut cells = CellCounts::new(&self.view.layout.shape, path, degrees)?;
         self.all().visit(&mut |record| {
@@ -209,8 +222,11 @@ impl Query {
         Ok(cells.finish())
     }
 
-    /// The newest record of each value at `key`, as far as it satisfies the condition, by primary
-    /// key.
+    /// For each value at `key`, its newest record, if that satisfies the condition of the request;
+    /// by primary key. `latest` says which records are considered, and which is the newest.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the path or the request does not fit; any read error.
     pub(crate) fn latest_per(
         mut self,
         key: &Path,

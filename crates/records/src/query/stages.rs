@@ -1,10 +1,10 @@
 //! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts,
-//! versions) decides where its candidates come from and what becomes of its answers; the stages in
-//! between are the same for all:
+//! versions) has its own source of candidates and its own use of the answers; the stages between
+//! them are the same for all:
 //!
 //! 1. *scan* ([`ScanMatching`](super::scan_matching::ScanMatching)): the records themselves, if no
 //!    index helps;
-//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): drops
+//! 2. *validate* ([`View::drop_noted`], [`Validity`](crate::maintenance::Validity)): drops
 //!    candidates that are known to be obsolete;
 //! 3. *fetch* ([`Fetch`]): reads the newest record of each key. A candidate is current if the write
 //!    of that record made its index entry; obsolete candidates are noted for read repair;
@@ -12,8 +12,9 @@
 //!    that the index has not answered.
 //!
 //! **Invariant.** Every answer has passed stages 3 and 4, unless stage 2 has decided for certain
-//! and stage 4 has nothing left to decide (then the set of expired writes decides expiry). So an
-//! index that offers too many candidates costs time, not correctness.
+//! which candidates are current and the indexes have answered all conditions (then the set of
+//! expired writes decides expiry). So an index that offers too many candidates costs time, not
+//! correctness.
 
 use std::ops::ControlFlow;
 
@@ -33,7 +34,7 @@ use crate::store::{View, has_expired};
 
 /// The decision of stage 4 about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     Admitted,
     Expired,
     /// A condition does not hold.
@@ -58,13 +59,14 @@ pub(super) struct Admission<'a> {
 /// was declared after some records were stored, or a condition needs more than the index's answer.
 pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
     let mut constraints = compiled.constraints.iter();
-    let is_open = |at: usize| {
+    let heads_may_lack = |at: usize| {
         let attribute = layout.attributes.own(at);
         !layout.stored.in_all_records(attribute.id)
     };
     bodies::are_apart(layout)
         && (!compiled.undeclared.is_empty()
-            || constraints.any(|constraint| !constraint.answered || is_open(constraint.attribute)))
+            || constraints
+                .any(|constraint| !constraint.answered || heads_may_lack(constraint.attribute)))
 }
 
 impl<'a> Admission<'a> {
@@ -80,42 +82,47 @@ impl<'a> Admission<'a> {
         }
     }
 
-    pub(super) fn decide(&self, stored: &[u8]) -> Result<Verdict> {
+    /// The decision about the record of a current candidate, which may be a head if heads decide
+    /// the conditions.
+    ///
+    /// # Errors
+    /// Damage if the record is malformed.
+    pub(super) fn decide(&self, stored: &[u8]) -> Result<Decision> {
         if has_expired(self.snapshot, stored) {
-            return Ok(Verdict::Expired);
+            return Ok(Decision::Expired);
         }
         if self.all_answered {
-            return Ok(Verdict::Admitted);
+            return Ok(Decision::Admitted);
         }
         let record = parse(stored)?;
         if (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
-            Ok(Verdict::Admitted)
+            Ok(Decision::Admitted)
         } else {
-            Ok(Verdict::Discarded)
+            Ok(Decision::Discarded)
         }
     }
 
     /// True if the record answers the query; otherwise counts the reason in `steps`.
     pub(super) fn admits(&self, stored: &[u8], steps: &mut Steps) -> Result<bool> {
-        let verdict = self.decide(stored)?;
-        match verdict {
-            Verdict::Admitted => {}
-            Verdict::Expired => steps.obsolete += 1,
-            Verdict::Discarded => steps.discarded += 1,
+        let decision = self.decide(stored)?;
+        match decision {
+            Decision::Admitted => {}
+            Decision::Expired => steps.obsolete += 1,
+            Decision::Discarded => steps.discarded += 1,
         }
-        Ok(verdict == Verdict::Admitted)
+        Ok(decision == Decision::Admitted)
     }
 }
 
 /// Receives the results of a scan.
 pub(super) trait TakeScanned {
-    /// False if the caller does not need the record of this write.
+    /// False if the receiver does not need the record of this write.
     fn wants(&mut self, _seq: Seq) -> bool {
         true
     }
 
-    /// Receives a record that answers the query: the whole record, or its head if the caller said
-    /// that heads suffice.
+    /// Receives a record that answers the query: the whole record, or its head if the answer is of
+    /// [`AnswerContent::Keys`]. A break ends the scan.
     fn take(
         &mut self,
         key: &[u8],
@@ -124,30 +131,51 @@ pub(super) trait TakeScanned {
     ) -> Result<ControlFlow<()>>;
 }
 
+/// The content of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerContent {
+    /// Whole records.
+    Records,
+    /// Keys, or their number.
+    Keys,
+}
+
+/// The order of an answer that is not in order of recency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BulkOrder {
+    /// Whatever order is the quickest.
+    Any,
+    /// By primary key, ascending.
+    Key,
+}
+
 /// The bodies that a query needs of records that lack them.
 #[derive(Clone, Copy)]
 pub(super) enum Needs<'a> {
+    /// None: all records have their bodies, or the query needs heads alone.
     None,
-    /// Of records that answer the query: their heads decide all conditions.
+    /// Those of records that answer the query: their heads decide all conditions.
     Admitted(Admission<'a>),
+    /// Those of all candidates: the conditions need the JSON.
     All,
 }
 
 impl<'a> Needs<'a> {
-    /// `given_out` is true if the caller needs whole records.
-    pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Needs<'a> {
+    /// The bodies that `admission` and an answer of this content need.
+    pub(super) fn of(admission: Admission<'a>, content: AnswerContent) -> Needs<'a> {
         if !bodies::are_apart(admission.layout) {
-            Needs::None
-        } else if admission.needs_bodies && !admission.all_answered {
-            Needs::All
-        } else if given_out {
-            Needs::Admitted(admission)
-        } else {
-            Needs::None
+            return Needs::None;
+        }
+        if admission.needs_bodies && !admission.all_answered {
+            return Needs::All;
+        }
+        match content {
+            AnswerContent::Records => Needs::Admitted(admission),
+            AnswerContent::Keys => Needs::None,
         }
     }
 
-    /// The set for reading them.
+    /// An empty set of bodies, with which they are read.
     pub(super) fn bodies<'b>(
         &self,
         layout: &'b Layout,
@@ -164,9 +192,9 @@ impl<'a> Needs<'a> {
         match self {
             Needs::None => Ok(false),
             Needs::All => Ok(RecordRef::lacks_body(stored)),
-            Needs::Admitted(admission) => {
-                Ok(RecordRef::lacks_body(stored) && admission.decide(stored)? == Verdict::Admitted)
-            }
+            Needs::Admitted(admission) => Ok(
+                RecordRef::lacks_body(stored) && admission.decide(stored)? == Decision::Admitted
+            ),
         }
     }
 }
@@ -176,7 +204,7 @@ pub(super) struct Fetch<'a> {
     pub(super) view: &'a View,
     pub(super) components: &'a [Component],
     /// True if all candidates are known to be current.
-    pub(super) known: bool,
+    pub(super) all_current: bool,
     pub(super) options: LookupOptions,
     pub(super) cost: &'a Cost,
     /// The bodies that are read.
@@ -187,10 +215,10 @@ pub(super) struct Fetch<'a> {
 
 /// Receives the records of current candidates.
 pub(super) trait TakeCurrent {
-    /// Receives the record of the candidate at index `at`.
+    /// Receives the record of the current candidate at index `at`.
     fn take(&mut self, at: usize, record: Slice) -> Result<()>;
 
-    /// Called after each batch, whose records arrived in any order.
+    /// Called after each batch, whose records arrived in any order. A break ends the fetch.
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         Ok(ControlFlow::Continue(()))
     }
@@ -217,6 +245,7 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
+    /// Adds the counts to those of the query.
     pub(super) fn count_in(&self, steps: &mut Steps) {
         let stale = self.candidates - self.current;
         steps.fetched += self.candidates;
@@ -226,8 +255,12 @@ impl Fetched {
 }
 
 impl Fetch<'_> {
-    /// Reads the records of candidates by key (ascending) and write number. A candidate is current
-    /// if its write also made the record; then the values of its index entry hold without a check.
+    /// Reads the records of candidates, given by key (ascending) and write number, and passes those
+    /// of current candidates to `to`. A candidate is current if its write also made the record;
+    /// then the values of its index entry hold without a check.
+    ///
+    /// # Errors
+    /// Any read error; damage if a record is malformed, or its body is missing; any error of `to`.
     pub(super) fn run(
         &self,
         keys: &[&[u8]],
@@ -235,15 +268,16 @@ impl Fetch<'_> {
         to: &mut impl TakeCurrent,
     ) -> Result<Fetched> {
         debug_assert_eq!(keys.len(), seqs.len(), "a number for each key");
+        debug_assert!(keys.is_sorted(), "keys are looked up in ascending order");
         let snapshot = &self.view.snapshot;
-        let expected = if self.known {
+        let expected = if self.all_current {
             Expected::Exactly(seqs)
         } else {
             Expected::AtLeast(seqs)
         };
         let mut fetched = Fetched::default();
         // If the dataset keeps several versions, a replaced version is not obsolete.
-        let notes = self.view.layout.stored.settings.versions == 1;
+        let notes_obsolete = self.view.layout.stored.settings.versions == 1;
         let layout = &self.view.layout;
         let mut bodies = self.needs.bodies(layout, snapshot)?;
         let mut options = self.options;
@@ -251,26 +285,26 @@ impl Fetch<'_> {
         options.batch_bytes = bodies.share_of_heads(self.components, options.batch_bytes);
         let mut lookup = snapshot.lookup(self.components, keys, expected, options, self.cost);
         loop {
-            let mut failed = Ok(());
+            let mut taken = Ok(());
             let batch = lookup.next_batch(&mut |at, found| {
                 fetched.read += 1;
                 fetched.bytes += found.value.len();
                 let (key, seq) = (*keys.own(at), *seqs.own(at));
                 if found.seq == seq {
                     fetched.current += 1;
-                    if failed.is_ok() {
-                        failed = match self.needs.wants(&found.value) {
+                    if taken.is_ok() {
+                        taken = match self.needs.wants(&found.value) {
                             Err(error) => Err(error),
                             Ok(true) => bodies.add(at, key, seq, &found.value),
                             Ok(false) => to.take(at, found.value),
                         };
                     }
-                } else if notes {
+                } else if notes_obsolete {
                     self.view.note_obsolete(seq, found.seq);
                 }
             });
             let Some(positions) = batch? else { break };
-            failed?;
+            taken?;
             bodies.read(self.options, self.body_cost, &mut |at, record| {
                 fetched.bytes += record.len();
                 to.take(at, record)
@@ -289,7 +323,7 @@ impl View {
     /// Notes that the write `seq`, which an index entry names, was replaced by the write `by`,
     /// which the snapshot sees. Only under strategies whose queries note obsolete writes.
     pub(crate) fn note_obsolete(&self, seq: Seq, by: Seq) {
-        if self.notes() && seq < by {
+        if self.queries_note() && seq < by {
             self.dataset.current.findings.note_obsolete(seq, by);
         } else if seq > by {
             // The newest entry of the key is older than the index entry.
@@ -299,19 +333,20 @@ impl View {
 
     /// Notes that an index entry of the write `seq` exists, but no record of this write.
     pub(crate) fn note_dangling(&self, seq: Seq) {
-        if self.notes() {
+        if self.queries_note() {
             self.dataset.current.findings.note_dangling(seq);
         }
     }
 
-    /// Drops candidates that are known to be obsolete.
-    pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
-        if let Some(found) = self.dataset.current.findings.found() {
-            candidates.retain(|candidate| !found.is_obsolete(candidate.seq, self.seq()));
+    /// Drops candidates that earlier queries have noted as obsolete.
+    pub(super) fn drop_noted(&self, candidates: &mut Vec<Candidate>) {
+        if let Some(notes) = self.dataset.current.findings.notes() {
+            candidates.retain(|candidate| !notes.is_obsolete(candidate.seq, self.seq()));
         }
     }
 
-    fn notes(&self) -> bool {
+    /// True if queries note obsolete writes under the strategy of the dataset.
+    fn queries_note(&self) -> bool {
         self.layout.superseded.is_some()
             && maintenance::of(self.layout.stored.settings.maintenance).notes_what_queries_find()
     }

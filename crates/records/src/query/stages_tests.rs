@@ -14,7 +14,9 @@ use esker_sim::memory::Memory;
 
 use super::explain::Steps;
 use super::scan_matching::ScanMatching;
-use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned, Verdict};
+use super::stages::{
+    Admission, AnswerContent, BulkOrder, Decision, Fetch, Needs, TakeCurrent, TakeScanned,
+};
 use crate::error::Result;
 use crate::store::View;
 use crate::{Database, Dataset, Expr, Options};
@@ -80,7 +82,7 @@ impl TakeScanned for Taken {
 }
 
 #[test]
-fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_off() {
+fn a_scan_offers_wanted_live_records_that_meet_the_condition_until_it_breaks() {
     let clock = Arc::new(AtomicU64::new(START));
     let dataset = dataset(&clock);
     let first = dataset.get(dataset.parse_key("0").unwrap()).unwrap();
@@ -104,8 +106,8 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             limit: None,
             view: &view,
             compiled: &compiled(&view, "a = 1"),
-            by_key: true,
-            gives_records: true,
+            order: BulkOrder::Key,
+            content: AnswerContent::Records,
             cost: &cost,
             body_cost: &cost,
         };
@@ -116,7 +118,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
 }
 
 #[test]
-fn admission_says_why_not() {
+fn admission_names_the_reason_of_a_rejection() {
     let clock = Arc::new(AtomicU64::new(START + 1000));
     let dataset = dataset(&clock);
     let view = dataset.handle.now();
@@ -132,26 +134,26 @@ fn admission_says_why_not() {
         all_answered,
         ..Admission::of_all(&view, &compiled)
     };
-    for (id, driver, answered, verdict) in [
-        (3, None, false, Verdict::Admitted),
-        (1, None, false, Verdict::Discarded),
-        (6, None, false, Verdict::Discarded),
+    for (id, driver, answered, decision) in [
+        (3, None, false, Decision::Admitted),
+        (1, None, false, Decision::Discarded),
+        (6, None, false, Decision::Discarded),
         // The index has answered `a`, or all of it.
-        (1, Some(0), false, Verdict::Admitted),
-        (6, Some(0), false, Verdict::Discarded),
-        (6, Some(0), true, Verdict::Admitted),
+        (1, Some(0), false, Decision::Admitted),
+        (6, Some(0), false, Decision::Discarded),
+        (6, Some(0), true, Decision::Admitted),
         // An expired record is never an answer.
-        (9, Some(0), true, Verdict::Expired),
+        (9, Some(0), true, Decision::Expired),
     ] {
         let admission = admission(driver, answered);
-        assert_eq!(admission.decide(&stored(id)).unwrap(), verdict, "{id}");
+        assert_eq!(admission.decide(&stored(id)).unwrap(), decision, "{id}");
         let mut steps = Steps::default();
         let admits = admission.admits(&stored(id), &mut steps).unwrap();
-        assert_eq!(admits, verdict == Verdict::Admitted);
+        assert_eq!(admits, decision == Decision::Admitted);
         let counted = (steps.obsolete, steps.discarded);
         let expected = (
-            u64::from(verdict == Verdict::Expired),
-            u64::from(verdict == Verdict::Discarded),
+            u64::from(decision == Decision::Expired),
+            u64::from(decision == Decision::Discarded),
         );
         assert_eq!(counted, expected, "{id}");
     }
@@ -205,7 +207,7 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
         let fetch = Fetch {
             view: &view,
             components: &components,
-            known: false,
+            all_current: false,
             options: LookupOptions {
                 batch_bytes,
                 ..LookupOptions::default()
@@ -235,6 +237,6 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
     assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
     // Obsolete candidates are noted, so that the next query drops them.
-    let found = view.dataset.current.findings.found();
-    assert!(found.unwrap().is_obsolete(candidates[2].1, view.seq()));
+    let notes = view.dataset.current.findings.notes();
+    assert!(notes.unwrap().is_obsolete(candidates[2].1, view.seq()));
 }

@@ -1,4 +1,5 @@
-//! Counting of queries for the advisor.
+//! The statistics of a query, when it has ended: for background maintenance, which weighs the costs
+//! of strategies, and for the advisor, which weighs indexes.
 
 use esker_lsm::coding::Own;
 
@@ -14,76 +15,79 @@ impl Run {
         let Some(at) = context.plan.driver.single() else {
             return Measured::default();
         };
-        let driver = context.compiled.constraints.get(at);
-        let attribute = driver.and_then(|c| context.view.layout.attributes.get(c.attribute));
-        if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
+        let constraint = context.compiled.constraints.own(at);
+        let attribute = context.view.layout.attributes.own(constraint.attribute);
+        if !attribute.kind.is_standalone() {
             return Measured {
-                scanned: match attribute {
-                    Some(attribute) if attribute.is_filtered_scan() => steps.candidates,
-                    _ => 0,
+                scanned: if attribute.is_filtered_scan() {
+                    steps.candidates
+                } else {
+                    0
                 },
                 ..Measured::default()
             };
         }
-        let bare = context.request.keys_only && context.all_answered;
+        // Such a query reads no records.
+        let is_bare = context.request.keys_only && context.all_answered;
         Measured {
-            bare: u64::from(bare),
-            fetching: u64::from(!bare),
-            entries: if bare { steps.candidates } else { 0 },
+            bare: u64::from(is_bare),
+            fetching: u64::from(!is_bare),
+            entries: if is_bare { steps.candidates } else { 0 },
             probed: steps.probed,
-            fetched: if bare { 0 } else { steps.fetched },
+            fetched: if is_bare { 0 } else { steps.fetched },
             wasted: steps.wasted,
             ..Measured::default()
         }
     }
 
-    /// Counts the query, when it has ended, for the attribute whose index answered it; if a scan
-    /// answered it, for each attribute in its condition. For undeclared attributes it counts as a
-    /// lookup.
+    /// Counts the query for the attributes whose indexes answered it; if a scan answered it, for
+    /// each attribute in its condition. For undeclared attributes it counts as a lookup.
     pub(super) fn count_use(&self) {
         let context = &self.context;
         let usage = &context.view.dataset.current.usage;
-        // Enough for sums that do not overflow.
+        // Clamped, so that sums do not overflow.
         let limit = self
             .remaining
             .map(|left| (left as u64 + self.steps.answers).min(1 << 32));
-        let stats = |point: bool, scan: bool| QueryStats {
-            lookups: u64::from(point),
-            ranges: u64::from(!point),
+        let stats = |is_point: bool| QueryStats {
+            lookups: u64::from(is_point),
+            ranges: u64::from(!is_point),
             limited: u64::from(limit.is_some()),
             limits: limit.unwrap_or(0),
-            range_rows: match (point, limit) {
-                (false, None) => self.steps.answers,
-                _ => 0,
+            range_rows: if is_point || limit.is_some() {
+                0
+            } else {
+                self.steps.answers
             },
-            scans: u64::from(scan),
+            scans: 0,
         };
-        let count = |constraint: &Constraint, scan| {
+        let count = |constraint: &Constraint, scans: u64| {
             let attribute = context.view.layout.attributes.own(constraint.attribute);
-            let point = constraint.is_point();
-            usage.queried_by(&attribute.path, stats(point, scan));
+            let stats = stats(constraint.is_point());
+            usage.queried_by(&attribute.path, QueryStats { scans, ..stats });
         };
         match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
                 for at in context.plan.driver.constraints() {
-                    count(context.compiled.constraints.own(*at), false);
+                    count(context.compiled.constraints.own(*at), 0);
                 }
             }
             Driver::Combined(combined) => {
                 for at in combined.lists.constraints() {
-                    count(context.compiled.constraints.own(at), false);
+                    count(context.compiled.constraints.own(at), 0);
                 }
             }
             Driver::Scan => {
                 for constraint in &context.compiled.constraints {
-                    count(constraint, true);
+                    count(constraint, 1);
                 }
                 // Conditions on keys need no index.
                 let keys = &context.compiled.keys;
                 let is_key = |path: &Path| !keys.is_all() && *path == context.view.layout.shape.key;
                 for path in &context.compiled.undeclared {
                     if !is_key(path) {
-                        usage.queried_by(path, stats(true, true));
+                        let lookup = stats(true);
+                        usage.queried_by(path, QueryStats { scans: 1, ..lookup });
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! How many current entries each value of an index has, component by component: nothing is merged,
-//! and several threads read a range of keys each.
+//! How many current entries each value of an index has, counted component by component: no entries
+//! are merged, and each of several threads reads a range of keys.
 //!
 //! **Invariant.** If [`Validity::is_exact`], the number of every replaced write with an entry in
 //! the index tree is in the obsolete set. So components can be counted one by one. Entries of a
@@ -9,27 +9,27 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::read::Part;
 use esker_lsm::table::ReadOptions;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
 use esker_model::schema::other;
 
 use super::key_cursor::READAHEAD;
-use super::parallel::{self, KeyRange, MIN_ENTRIES};
+use super::parallel::{self, KeyRange, MIN_ENTRIES, Threads};
 use crate::error::{Error, Result};
 use crate::index::{Attribute, Entry, IndexType, Tells};
 use crate::maintenance::Validity;
 
-/// The most bytes of values in each thread: with more different values a walk in their order is
+/// The most bytes of counts in each thread: with more different values a walk in their order is
 /// cheaper.
 const MAX_BYTES: usize = 2 << 20;
 
 /// Bytes of a [`ValueCount`] besides its value and key.
 const OVERHEAD: usize = size_of::<ValueCount>() + 32;
 
-/// As [`MIN_ENTRIES`], for a tree of posting lists, most of which have many postings.
-const MIN_PIECES: u64 = MIN_ENTRIES / 64;
+/// As [`MIN_ENTRIES`], for a tree of posting lists, which have many postings each.
+const MIN_LISTS: u64 = MIN_ENTRIES / 64;
 
 /// The current entries of a value.
 pub(super) struct ValueCount {
@@ -45,7 +45,7 @@ impl ValueCount {
     }
 }
 
-/// Sorts counts by value, and makes one of those of each value.
+/// Sorts counts by value, and adds up those of each value.
 fn add_up(values: &mut Vec<ValueCount>) {
     values.sort_by(|a, b| a.value.cmp(&b.value));
     values.dedup_by(|next, kept| {
@@ -60,8 +60,9 @@ fn add_up(values: &mut Vec<ValueCount>) {
 /// The counts, by value.
 pub(super) struct ValueCounts {
     pub(super) values: Vec<ValueCount>,
-    /// Entries that were read, and the obsolete ones of them.
+    /// The number of entries that were read.
     pub(super) read: u64,
+    /// Of these, obsolete entries.
     pub(super) obsolete: u64,
 }
 
@@ -71,11 +72,11 @@ pub(super) struct CurrentFilter<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) validity: &'a Validity,
     pub(super) expired: Option<&'a SeqSet>,
-    /// False in a store without threads.
-    pub(super) background: bool,
+    pub(super) threads: Threads,
 }
 
 impl CurrentFilter<'_> {
+    /// True if the write is obsolete or expired.
     #[inline]
     fn hides(&self, seq: Seq) -> bool {
         self.validity.is_obsolete(seq) || self.expired.is_some_and(|set| set.contains(seq))
@@ -88,8 +89,12 @@ impl CurrentFilter<'_> {
         !has_obsolete && !has_expired && last <= self.snapshot.seq()
     }
 
-    /// Counts the entries of each value of an index. `None` if a record has several values, if
-    /// there are very many values, or if the index does not allow it. Uses up to `memory` bytes.
+    /// Counts the entries of each value of an index. `None` if a record has several values, if the
+    /// counts take more than `memory` bytes, or if the entries of components of this index do not
+    /// add up.
+    ///
+    /// # Errors
+    /// Any read error, and damage if an entry is malformed.
     pub(super) fn count_values(
         &self,
         attribute: &Attribute,
@@ -101,11 +106,11 @@ impl CurrentFilter<'_> {
             return Ok(None);
         };
         let has_lists = tells == Tells::Older;
-        let min_entries = if has_lists { MIN_PIECES } else { MIN_ENTRIES };
+        let min_entries = if has_lists { MIN_LISTS } else { MIN_ENTRIES };
         let components = self.snapshot.components(attribute.index_tree()?);
         let hi = other(attribute.ty).map(<[u8]>::to_vec);
-        let ranges = parallel::ranges(self.background, &components, min_entries, hi)?;
-        // Another one is for what the threads have seen together.
+        let ranges = parallel::ranges(self.threads, &components, min_entries, hi)?;
+        // One share more, for the writes that the threads have seen together.
         let share = memory / (ranges.len() + 1);
         let Some(span) = SeqSpan::of(&components, has_lists, share / 2) else {
             return Ok(None);
@@ -142,8 +147,11 @@ impl CurrentFilter<'_> {
         }))
     }
 
-    /// The number of current puts of the index of keys, of which the obsolete set must have every
-    /// replaced one. Runs all of whose entries are current are not read.
+    /// The number of current puts in the primary-key index, if the obsolete set has every replaced
+    /// one. Runs all of whose entries are current are counted by their metadata.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(super) fn count_keys(&self, tree: TreeId, cost: &Cost) -> Result<u64> {
         let mut puts = 0;
         let mut components = self.snapshot.components(tree);
@@ -160,7 +168,7 @@ impl CurrentFilter<'_> {
             }
             !is_whole
         });
-        let ranges = parallel::ranges(self.background, &components, MIN_ENTRIES, None)?;
+        let ranges = parallel::ranges(self.threads, &components, MIN_ENTRIES, None)?;
         let count = |range: &KeyRange| {
             let (mut puts, cost) = (0, self.snapshot.cost());
             for component in &components {
@@ -210,7 +218,7 @@ impl SeqSpan {
     }
 }
 
-/// What the threads have in common.
+/// The task of counting an index, shared by the threads.
 struct CountTask<'a> {
     filter: CurrentFilter<'a>,
     attribute: &'a Attribute,
@@ -219,8 +227,9 @@ struct CountTask<'a> {
     /// True if entries of the tree have older postings than their numbers say.
     has_lists: bool,
     span: SeqSpan,
+    /// The most bytes of counts in each thread.
     max_bytes: usize,
-    /// Set if the records are not to be counted so.
+    /// Set if the entries cannot be counted component by component: all threads end then.
     is_unsuitable: AtomicBool,
 }
 
@@ -240,10 +249,12 @@ struct Counted {
     values: Vec<ValueCount>,
     /// The place of the first value of the part that is being read.
     first_of_part: usize,
+    /// The bytes of the counts.
     bytes: usize,
     span: SeqSpan,
     /// A bit for each write that has an entry.
     seen: Vec<u64>,
+    /// True if a write has several entries.
     has_repeated: bool,
     read: u64,
     obsolete: u64,
@@ -251,6 +262,7 @@ struct Counted {
 }
 
 impl CountTask<'_> {
+    /// Counts the entries in a range of keys. The counts are of no use once the task is unsuitable.
     fn count(&self, range: &KeyRange) -> Result<Counted> {
         let snapshot = self.filter.snapshot;
         let mut counted = Counted {
@@ -346,9 +358,8 @@ impl CountTask<'_> {
                     is_known = true;
                     counted.begin(bounds, value, key);
                 }
-                if let Some(last) = counted.values.last_mut() {
-                    last.entries += 1;
-                }
+                let last = counted.values.last_mut().ok_or_else(Misplaced::here)?;
+                last.entries += 1;
                 Ok(())
             })
     }
@@ -382,6 +393,7 @@ impl Counted {
         self.bytes <= before / 2
     }
 
+    /// Begins to count a value.
     fn begin(&mut self, bounds: &Bounds<'_>, value: &[u8], key: &[u8]) {
         let begun = ValueCount {
             value: value.to_vec(),
@@ -393,6 +405,7 @@ impl Counted {
         self.values.push(begun);
     }
 
+    /// Notes that a write has an entry.
     #[inline]
     fn mark_seen(&mut self, seq: Seq) {
         let at = seq.wrapping_sub(self.span.first);
@@ -408,7 +421,7 @@ impl Counted {
     }
 }
 
-/// True if a write has values in two ranges.
+/// True if a write has entries in two ranges.
 fn share_a_write(counted: &[Counted]) -> bool {
     let Some((first, others)) = counted.split_first() else {
         return false;

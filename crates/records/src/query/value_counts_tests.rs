@@ -1,3 +1,5 @@
+//! Counts of values and keys against a model of the records.
+
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ fn with_current<T>(view: &View, run: impl FnOnce(CurrentFilter<'_>, &Attribute) 
         snapshot: &view.snapshot,
         validity: &validity,
         expired: None,
-        background: true,
+        threads: Threads::Several,
     };
     run(current, attribute)
 }
@@ -113,8 +115,13 @@ fn several_threads_share_the_keys() {
     db.flush().unwrap();
     let view = dataset.handle.snapshot();
     let tree = view.layout.attributes[0].index_tree().unwrap();
-    let ranges =
-        parallel::ranges(true, &view.snapshot.components(tree), MIN_ENTRIES, None).unwrap();
+    let ranges = parallel::ranges(
+        Threads::Several,
+        &view.snapshot.components(tree),
+        MIN_ENTRIES,
+        None,
+    )
+    .unwrap();
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!(ranges.len() > 1, cores > 1);
     assert_eq!(counted(&view, MEMORY), expected(&model));

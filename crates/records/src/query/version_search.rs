@@ -1,6 +1,9 @@
 //! The search for versions by value (DELI section IV-B, algorithm 2). Each index returns its
-//! candidates newest first. The search compares the candidates that all indexes have with the
-//! versions of their keys, and notes obsolete ones.
+//! candidates newest first; those that all indexes have are compared with the versions of their
+//! keys. Obsolete candidates are noted for read repair. Without an index, all versions are scanned.
+//!
+//! **Invariant.** The records of a search come newest first, each version once, and a search that
+//! continues below the last of them finds the versions that follow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,44 +13,48 @@ use esker_lsm::{
     Account, Cost, Cursor, Entries, Kind, Loan, LookupOptions, Seq, Slice, Snapshot, Superseded,
     WalkEntry,
 };
-
-use super::key_cursor::READAHEAD;
-use super::stages::{Admission, Needs, Verdict, needs_bodies};
-use crate::index::Recency;
+use esker_model::Record;
 use esker_model::query::Compiled;
 
+use super::key_cursor::READAHEAD;
+use super::stages::{Admission, AnswerContent, Decision, Needs, needs_bodies};
 use crate::error::Result;
-use crate::index::{Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Window};
+use crate::index::{
+    Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Recency, Window,
+};
 use crate::maintenance;
 use crate::record::parse;
 use crate::store::{View, has_expired};
-use esker_model::Record;
 
 /// The largest number of candidates that are requested at a time.
-const MOST: usize = 64 << 10;
-/// The smallest number.
-const LEAST: usize = 64;
+const MAX_PAGE: usize = 64 << 10;
 
-/// The number of candidates that are confirmed together.
-const TOGETHER: usize = 256;
+/// The smallest number of candidates that are requested at a time.
+const MIN_PAGE: usize = 64;
 
-/// The entries of a key that the dataset keeps, newest first.
+/// The largest number of candidates that are confirmed together.
+const MAX_CONFIRMED: usize = 256;
+
+/// The entries of a key that the dataset keeps, newest first, deletions among them.
 pub(super) struct KeptVersions {
     snapshot: Snapshot,
     pub(super) walk: Entries,
+    /// The number of entries that the dataset keeps beyond those returned.
     left: u32,
 }
 
 impl KeptVersions {
-    pub(super) fn new(snapshot: &View, key: &[u8]) -> KeptVersions {
+    /// Begins at the newest entry of the key.
+    pub(super) fn new(view: &View, key: &[u8]) -> KeptVersions {
         KeptVersions {
-            snapshot: snapshot.snapshot.clone(),
-            walk: snapshot.snapshot.walk(snapshot.layout.data, key),
-            left: snapshot.layout.stored.settings.versions,
+            snapshot: view.snapshot.clone(),
+            walk: view.snapshot.walk(view.layout.data, key),
+            left: view.layout.stored.settings.versions,
         }
     }
 
-    /// The next entry. An expired version counts as a deletion.
+    /// The next entry; `None` if the dataset keeps no more. An expired version counts as a
+    /// deletion.
     pub(super) fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         if self.left == 0 {
             return Ok(None);
@@ -64,9 +71,51 @@ impl KeptVersions {
     }
 }
 
+/// Decides which entries of one key, offered newest first, are among its latest versions at a
+/// write.
+struct VersionCounter {
+    /// Versions as of this write.
+    at: Seq,
+    /// The number of latest versions that count.
+    latest: usize,
+    /// The number of entries up to `at` so far.
+    rank: usize,
+    /// True once a deletion ends the versions.
+    has_ended: bool,
+}
+
+impl VersionCounter {
+    /// True if the next entry of the key is a version that counts. `is_put` is called only for
+    /// entries that a deletion has not hidden.
+    fn admits(&mut self, seq: Seq, is_put: impl FnOnce() -> bool) -> bool {
+        if self.has_ended || seq > self.at {
+            return false;
+        }
+        self.has_ended = !is_put();
+        self.rank += 1;
+        !self.has_ended && self.rank <= self.latest
+    }
+}
+
+/// A candidate of a key.
+#[derive(Clone, Copy)]
+struct KeyCandidate {
+    /// Its place among the candidates that are confirmed together.
+    at: usize,
+    seq: Seq,
+}
+
+/// The result of a search.
+pub(super) struct FoundVersions {
+    /// The versions, newest first: up to the limit, or one more.
+    pub(super) records: Vec<Record>,
+    /// True if more than the limit exist.
+    pub(super) has_more: bool,
+}
+
 /// A search for versions by value.
-pub(super) struct Search<'a> {
-    pub(super) snapshot: &'a View,
+pub(super) struct VersionSearch<'a> {
+    pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
     /// Versions as of this write.
     pub(super) at: Seq,
@@ -79,64 +128,70 @@ pub(super) struct Search<'a> {
 }
 
 /// The candidates of one index, newest first, a page at a time.
-pub(super) struct Stream<'a> {
+pub(super) struct CandidateStream<'a> {
     index: &'a dyn IndexType,
     attribute: &'a Attribute,
     range: &'a Range,
+    /// The estimated number of candidates, if there are several streams.
     expected: u64,
+    /// The candidates that were read and not taken yet.
     page: VecDeque<Candidate>,
     /// False if the page is the last one.
-    more: bool,
+    has_more: bool,
+    /// The number of candidates to request for the next page.
     want: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> VersionSearch<'a> {
     fn lookup(&self) -> Lookup<'_> {
         let View {
             layout, snapshot, ..
-        } = &self.snapshot;
+        } = &self.view;
         let (data, index) = (&self.data_cost, &self.index_cost);
         maintenance::lookup(layout, snapshot, data, index, Looks::default())
     }
 
     /// Borrows memory for candidates, unless `limit` is small.
     fn borrow(&self, limit: usize) -> Option<Loan> {
-        let shared = &self.snapshot.dataset.shared;
-        (limit > LEAST).then(|| shared.borrow(Account::Queries))
+        let shared = &self.view.dataset.shared;
+        (limit > MIN_PAGE).then(|| shared.borrow(Account::Queries))
     }
 
     /// The bytes that candidates may use: half of the memory. Confirming them uses the other half.
     fn bytes(&self, loan: Option<&Loan>) -> usize {
-        let small = || self.snapshot.dataset.shared.group.options().memory_budget / 8;
+        let small = || self.view.dataset.shared.group.options().memory_budget / 8;
         loan.map_or_else(small, Loan::bytes) / 2
     }
 
-    /// The indexes that can be read, the one with the fewest expected candidates first.
-    pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
+    /// The candidates of the indexes that have entries of all versions, the one with the fewest
+    /// expected candidates first.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub(super) fn streams(&self) -> Result<Vec<CandidateStream<'a>>> {
         let mut streams = Vec::new();
         for constraint in self.compiled.conjuncts() {
-            let attribute = self.snapshot.layout.attributes.get(constraint.attribute);
+            let attribute = self.view.layout.attributes.item(constraint.attribute)?;
             // A range filter returns only the newest version of each key.
-            // Versions with too many combinations, replaced before a compound index was built, have
-            // no entries in it.
-            let index = attribute
-                .filter(|attribute| !attribute.ty.is_compound() || attribute.since == 0)
-                .and_then(|attribute| attribute.index())
-                .filter(|index| !index.is_filtered_scan());
-            let (Some(attribute), Some(index)) = (attribute, index) else {
+            let index = attribute.index().filter(|index| !index.is_filtered_scan());
+            // A compound index that was built later lacks older versions with too many
+            // combinations.
+            let is_complete = !attribute.ty.is_compound() || attribute.since == 0;
+            let Some(index) = index.filter(|_| is_complete) else {
                 continue;
             };
+            // A condition that no single range answers is confirmed on the records.
             let Some(range) = constraint.sought_range() else {
                 continue;
             };
-            streams.push(Stream {
+            streams.push(CandidateStream {
                 index,
                 attribute,
                 range,
                 expected: 0,
                 page: VecDeque::new(),
-                more: true,
-                want: LEAST,
+                has_more: true,
+                want: MIN_PAGE,
             });
         }
         if let [_, _, ..] = streams.as_slice() {
@@ -152,26 +207,30 @@ impl<'a> Search<'a> {
         Ok(streams)
     }
 
-    /// Reads the indexes for up to `limit` + 1 matching versions below `below`. Returns true if
-    /// more than `limit` exist.
+    /// Reads the indexes for matching versions below `below`. There must be a stream.
+    ///
+    /// # Errors
+    /// Any read error, and damage if a record is malformed.
     pub(super) fn by_index(
         &mut self,
-        mut streams: Vec<Stream<'a>>,
+        mut streams: Vec<CandidateStream<'a>>,
         mut below: Seq,
         limit: usize,
-    ) -> Result<(Vec<Record>, bool)> {
-        let share = streams.len();
+    ) -> Result<FoundVersions> {
+        debug_assert!(!streams.is_empty(), "an index gives the candidates");
         let loan = self.borrow(limit);
-        let bytes = self.bytes(loan.as_ref()) / share;
+        let bytes = self.bytes(loan.as_ref()) / streams.len();
         for stream in &mut streams {
-            stream.want = limit.saturating_add(limit / 4 + 1).clamp(LEAST, MOST);
+            stream.want = limit
+                .saturating_add(limit / 4 + 1)
+                .clamp(MIN_PAGE, MAX_PAGE);
         }
         let mut records = Vec::new();
         loop {
             let mut chunk = Vec::new();
             let missing = (limit - records.len().min(limit)).saturating_add(1);
-            while chunk.len() < missing.min(TOGETHER) {
-                match self.next(&mut streams, below, bytes)? {
+            while chunk.len() < missing.min(MAX_CONFIRMED) {
+                match self.next_common(&mut streams, below, bytes)? {
                     Some(candidate) => {
                         below = candidate.seq;
                         chunk.push(candidate);
@@ -180,23 +239,28 @@ impl<'a> Search<'a> {
                 }
             }
             if chunk.is_empty() {
-                return Ok((records, false));
+                return Ok(FoundVersions {
+                    records,
+                    has_more: false,
+                });
             }
             self.confirm(chunk, &mut records)?;
             if records.len() > limit {
-                return Ok((records, true));
+                return Ok(FoundVersions {
+                    records,
+                    has_more: true,
+                });
             }
         }
     }
 
     /// The newest candidate below `below` that all indexes have.
-    fn next(
+    fn next_common(
         &self,
-        streams: &mut [Stream<'a>],
-        below: Seq,
+        streams: &mut [CandidateStream<'a>],
+        mut below: Seq,
         bytes: usize,
     ) -> Result<Option<Candidate>> {
-        let mut below = below;
         'again: loop {
             let mut found: Option<Candidate> = None;
             for stream in streams.iter_mut() {
@@ -220,17 +284,17 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The newest candidate below `below` that one index has.
+    /// The newest candidate below `below` that one index has. A page takes up to `bytes` bytes.
     fn head<'s>(
         &self,
-        stream: &'s mut Stream<'a>,
+        stream: &'s mut CandidateStream<'a>,
         below: Seq,
         bytes: usize,
     ) -> Result<Option<&'s Candidate>> {
         loop {
             let newer = stream.page.iter().take_while(|c| c.seq >= below).count();
             stream.page.drain(..newer);
-            if !stream.page.is_empty() || !stream.more {
+            if !stream.page.is_empty() || !stream.has_more {
                 return Ok(stream.page.front());
             }
             let mut best = Best::new(Window {
@@ -240,7 +304,7 @@ impl<'a> Search<'a> {
                 bytes,
             })
             .without(self.obsolete.clone());
-            stream.want = (stream.want * 2).min(MOST);
+            stream.want = (stream.want * 2).min(MAX_PAGE);
             let (lookup, attribute) = (self.lookup(), stream.attribute);
             stream
                 .index
@@ -248,7 +312,7 @@ impl<'a> Search<'a> {
             let (mut candidates, more) = best.finish();
             // The memory is for candidates, not for records.
             candidates.iter_mut().for_each(|c| c.record = None);
-            stream.more = more && !candidates.is_empty();
+            stream.has_more = more && !candidates.is_empty();
             stream.page = candidates.into();
         }
     }
@@ -256,9 +320,9 @@ impl<'a> Search<'a> {
     /// Adds the candidates (newest first) that match and are among the latest versions of their
     /// keys to `records`.
     fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
-        let snapshot = &self.snapshot.snapshot;
-        let layout = &self.snapshot.layout;
-        self.snapshot.leave_out_noted(&mut chunk);
+        let snapshot = &self.view.snapshot;
+        let layout = &self.view.layout;
+        self.view.drop_noted(&mut chunk);
         let key = |at: &usize| chunk.own(*at).key.as_slice();
         let mut order: Vec<usize> = (0..chunk.len()).collect();
         // The sort is stable: the newest candidate of a key stays first.
@@ -268,7 +332,7 @@ impl<'a> Search<'a> {
         let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
         let seq = |at: &usize| chunk.own(*at).seq;
         // One batch for all keys: most candidates are the newest version of their key.
-        let mut open = vec![true; groups.len()];
+        let mut is_open = vec![true; groups.len()];
         snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
             if let [only] = groups.own(nth)
                 && seq(only) == found.seq
@@ -276,20 +340,23 @@ impl<'a> Search<'a> {
                 // An expired version hides the older ones, too, so the key is decided.
                 *values.own_mut(*only) =
                     (!has_expired(snapshot, &found.value)).then(|| found.value.compact());
-                *open.own_mut(nth) = false;
+                *is_open.own_mut(nth) = false;
             }
         })?;
-        for (group, _) in groups.iter().zip(open).filter(|(_, open)| *open) {
-            let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
-            let (first, _) = group.own(0);
-            let key = key(first);
-            self.decide(key, &group, &mut |at, value| {
+        for (group, _) in groups.iter().zip(is_open).filter(|(_, is_open)| *is_open) {
+            let key = key(group.own(0));
+            let of_key = |at: &usize| KeyCandidate {
+                at: *at,
+                seq: seq(at),
+            };
+            let candidates: Vec<KeyCandidate> = group.iter().map(of_key).collect();
+            self.decide(key, &candidates, &mut |at, value| {
                 *values.own_mut(at) = Some(value);
             })?;
         }
-        let admission = Admission::of_all(self.snapshot, self.compiled);
+        let admission = Admission::of_all(self.view, self.compiled);
         // Datasets with bodies apart keep one version, so these are the newest of their keys.
-        let needs = Needs::of(admission, true);
+        let needs = Needs::of(admission, AnswerContent::Records);
         let mut bodies = needs.bodies(layout, snapshot)?;
         for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {
             if let Some(value) = value
@@ -304,67 +371,79 @@ impl<'a> Search<'a> {
         };
         bodies.read(LookupOptions::default(), &self.data_cost, take)?;
         for (candidate, value) in chunk.into_iter().zip(values) {
+            // Other candidates are not among the latest versions.
             let Some(value) = value else { continue };
-            if admission.decide(&value)? == Verdict::Admitted {
-                records.push(self.snapshot.record(candidate.key, candidate.seq, value)?);
+            if admission.decide(&value)? == Decision::Admitted {
+                records.push(self.view.record(candidate.key, candidate.seq, value)?);
             }
         }
         Ok(())
     }
 
-    /// Calls `fresh` for the candidates of one key that are among its latest versions. `candidates`
-    /// has the index and the write number of each, newest first.
+    /// A counter of the versions of a key.
+    fn counter(&self) -> VersionCounter {
+        VersionCounter {
+            at: self.at,
+            latest: self.latest,
+            rank: 0,
+            has_ended: false,
+        }
+    }
+
+    /// Passes the candidates of one key that are among its latest versions to `take`, each with its
+    /// place and its stored record. `candidates` are newest first. Notes the candidates that are no
+    /// versions any more.
     fn decide(
         &self,
         key: &[u8],
-        candidates: &[(usize, Seq)],
-        fresh: &mut dyn FnMut(usize, Slice),
+        candidates: &[KeyCandidate],
+        take: &mut dyn FnMut(usize, Slice),
     ) -> Result<()> {
-        debug_assert!(candidates.is_sorted_by(|a, b| a.1 > b.1), "newest first");
-        let mut kept = KeptVersions::new(self.snapshot, key);
+        debug_assert!(
+            candidates.is_sorted_by(|a, b| a.seq > b.seq),
+            "newest first"
+        );
+        let mut kept = KeptVersions::new(self.view, key);
         let mut left = candidates.iter().copied().peekable();
-        let (mut rank, mut ended, mut newest) = (0, false, None);
+        let (mut counter, mut newest) = (self.counter(), None);
         while left.peek().is_some()
             && let Some(entry) = kept.next_entry()?
         {
             newest = newest.or(Some(entry.seq));
             // No entry of the key has the number of this candidate.
-            while let Some((_, seq)) = left.next_if(|(_, seq)| *seq > entry.seq) {
-                self.snapshot.note_dangling(seq);
+            while let Some(dangling) = left.next_if(|candidate| candidate.seq > entry.seq) {
+                self.view.note_dangling(dangling.seq);
             }
-            let is_version = !ended && entry.seq <= self.at;
-            ended |= is_version && entry.kind != Kind::Put;
-            rank += usize::from(is_version);
-            if let Some((at, _)) = left.next_if(|(_, seq)| *seq == entry.seq)
-                && is_version
-                && !ended
-                && rank <= self.latest
+            let counts = counter.admits(entry.seq, || entry.kind == Kind::Put);
+            if let Some(found) = left.next_if(|candidate| candidate.seq == entry.seq)
+                && counts
             {
-                fresh(at, entry.value);
+                take(found.at, entry.value);
             }
         }
         self.data_cost.absorb(kept.walk.cost());
-        let versions = self.snapshot.layout.stored.settings.versions;
+        let versions = self.view.layout.stored.settings.versions;
         // A dataset with one version drops a tombstone together with the entries that it deletes.
-        let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
-        for (_, seq) in left {
-            if is_gone {
-                let by = newest.unwrap_or(self.snapshot.seq());
-                self.snapshot.note_obsolete(seq, by);
+        let is_replaced = kept.left == 0 || (versions == 1 && newest.is_none());
+        for KeyCandidate { seq, .. } in left {
+            if is_replaced {
+                let by = newest.unwrap_or(self.view.seq());
+                self.view.note_obsolete(seq, by);
             } else {
-                self.snapshot.note_dangling(seq)
+                self.view.note_dangling(seq);
             }
         }
         Ok(())
     }
 
+    /// The stored record with its body, at the search's cost.
     fn with_body(&self, key: &[u8], seq: Seq, stored: Slice) -> Result<Slice> {
-        self.snapshot.with_body(key, seq, stored, &self.data_cost)
+        self.view.with_body(key, seq, stored, &self.data_cost)
     }
 
-    /// As [`Search::by_index`], by a scan of all records.
-    pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
-        let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
+    /// As [`VersionSearch::by_index`], by a scan of all versions.
+    pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<FoundVersions> {
+        let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let loan = self.borrow(limit);
         let needs_bodies = needs_bodies(layout, self.compiled);
         let mut best = Best::new(Window {
@@ -376,20 +455,21 @@ impl<'a> Search<'a> {
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
         cursor.seek_first()?;
         let mut last: Option<Vec<u8>> = None;
-        let (mut left, mut rank, mut ended) = (0, 0, false);
+        // The entries of the present key that the dataset keeps beyond those that were read.
+        let mut left = 0;
+        let mut counter = self.counter();
         while cursor.valid() {
             if last.as_deref() != Some(cursor.key()) {
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(cursor.key());
-                (left, rank, ended) = (layout.stored.settings.versions, 0, false);
+                left = layout.stored.settings.versions;
+                counter = self.counter();
             }
-            let is_version = left > 0 && !ended && cursor.seq() <= self.at;
+            let is_kept = left > 0;
             left = left.saturating_sub(1);
-            ended |=
-                is_version && (cursor.kind() != Kind::Put || has_expired(snapshot, cursor.value()));
-            rank += usize::from(is_version);
-            if is_version && !ended && rank <= self.latest {
+            let is_put = || cursor.kind() == Kind::Put && !has_expired(snapshot, cursor.value());
+            if is_kept && counter.admits(cursor.seq(), is_put) {
                 let seq = cursor.seq();
                 if !best.admits(Recency::Newest.rank(seq)) {
                     if best.is_beyond(Recency::Newest.rank(seq)) {
@@ -410,27 +490,25 @@ impl<'a> Search<'a> {
             cursor.next()?;
         }
         self.data_cost.absorb(&cursor.cost());
-        let (candidates, more) = best.finish();
+        let (candidates, has_more) = best.finish();
         let mut records = Vec::with_capacity(candidates.len());
-        for candidate in candidates {
-            match candidate.record {
-                Some((value, _)) => {
-                    let (key, seq) = (candidate.key, candidate.seq);
-                    let value = self.with_body(&key, seq, value)?;
-                    records.push(self.snapshot.record(key, seq, value)?);
-                }
-                // The record was too large to hold during the scan.
-                None => {
-                    let (key, seq) = (candidate.key, candidate.seq);
-                    let mut walk = snapshot.walk_from(layout.data, &key, seq);
-                    let entry = walk.next_entry()?.filter(|entry| entry.seq == seq);
-                    let entry = entry.ok_or_else(Misplaced::here)?;
-                    let value = self.with_body(&key, seq, entry.value)?;
-                    records.push(self.snapshot.record(key, seq, value)?);
-                    self.data_cost.absorb(walk.cost());
-                }
-            }
+        for Candidate { key, seq, record } in candidates {
+            let stored = match record {
+                Some((stored, _)) => stored,
+                None => self.read_again(&key, seq)?,
+            };
+            let stored = self.with_body(&key, seq, stored)?;
+            records.push(self.view.record(key, seq, stored)?);
         }
-        Ok((records, more))
+        Ok(FoundVersions { records, has_more })
+    }
+
+    /// The stored form of a version that was too large to hold during the scan.
+    fn read_again(&self, key: &[u8], seq: Seq) -> Result<Slice> {
+        let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
+        let mut walk = snapshot.walk_from(layout.data, key, seq);
+        let entry = walk.next_entry()?.filter(|entry| entry.seq == seq);
+        self.data_cost.absorb(walk.cost());
+        Ok(entry.ok_or_else(Misplaced::here)?.value)
     }
 }

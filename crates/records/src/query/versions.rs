@@ -16,35 +16,36 @@ use esker_model::schema::Path;
 use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
-use super::version_search::{KeptVersions, Search};
+use super::version_search::{FoundVersions, KeptVersions, VersionSearch};
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::View;
 use crate::telemetry::QueryStats;
 use esker_model::Record;
 
-/// A part of the versions with a value.
+/// Which of the versions with a value a page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct PageRequest {
+    /// The largest number of versions; more than 0.
     limit: usize,
+    /// The token of the page before; `None` for the first page.
     after: Option<ValueToken>,
 }
 
-impl Page {
+impl PageRequest {
     /// The newest `limit` versions. `limit` is more than 0; the versions are in memory together.
-    pub(crate) fn newest(limit: usize) -> Page {
-        let after = None;
-        Page { limit, after }
+    pub(crate) fn newest(limit: usize) -> PageRequest {
+        PageRequest { limit, after: None }
     }
 
     /// At most `limit` versions.
-    pub(crate) fn limit(self, limit: usize) -> Page {
-        Page { limit, ..self }
+    pub(crate) fn limit(self, limit: usize) -> PageRequest {
+        PageRequest { limit, ..self }
     }
 
     /// The versions after the page that returned this token.
-    pub(crate) fn after(self, after: Option<ValueToken>) -> Page {
-        Page { after, ..self }
+    pub(crate) fn after(self, after: Option<ValueToken>) -> PageRequest {
+        PageRequest { after, ..self }
     }
 }
 
@@ -77,15 +78,15 @@ impl View {
         while records.len() < latest
             && let Some(entry) = kept.next_entry()?
         {
-            match entry.kind {
-                _ if entry.seq > at => {}
-                Kind::Put => {
-                    let cost = kept.walk.cost();
-                    let stored = self.with_body(key.as_bytes(), entry.seq, entry.value, cost)?;
-                    records.push(record::returned(key.clone(), entry.seq, stored)?);
-                }
-                _ => break,
+            if entry.seq > at {
+                continue;
             }
+            if entry.kind != Kind::Put {
+                break;
+            }
+            let cost = kept.walk.cost();
+            let stored = self.with_body(key.as_bytes(), entry.seq, entry.value, cost)?;
+            records.push(record::returned(key.clone(), entry.seq, stored)?);
         }
         self.dataset.shared.group.count(kept.walk.cost());
         Ok(records)
@@ -97,30 +98,22 @@ impl View {
         required: &[(Path, String)],
         as_of: Option<Seq>,
         latest: usize,
-        Page { limit, after }: Page,
+        PageRequest { limit, after }: PageRequest,
     ) -> Result<ValuePage> {
         if required.is_empty() || latest == 0 || limit == 0 {
             return Err(Error::bad_input(
                 "versions by value: give at least one value, and at least 1 for the number of versions and the limit",
             ));
         }
-        if let (Some(as_of), Some(after)) = (as_of, after)
-            && as_of != after.at
-            && as_of != after.as_of
-        {
-            return Err(Error::bad_input(format!(
-                "the token comes from a page as of write {}, not {as_of}: continue with the same write",
-                after.as_of
-            )));
-        }
+        check_token(as_of, after)?;
         let at = after.map(|after| after.at).or(as_of);
         let condition = self.condition(required);
         let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
         let obsolete = (self.layout.superseded).and_then(|tree| self.snapshot.superseded(tree));
-        let mut search = Search {
+        let mut search = VersionSearch {
             at: at.unwrap_or(self.seq()).min(self.seq()),
             latest,
-            snapshot: self,
+            view: self,
             compiled: &compiled,
             obsolete: obsolete.map(Arc::new),
             data_cost: self.snapshot.cost(),
@@ -130,18 +123,21 @@ impl View {
         let below = after.map_or(search.at.saturating_add(1), |after| after.after);
         let streams = search.streams()?;
         let by_scan = streams.is_empty();
-        let (mut records, more) = if by_scan {
+        let FoundVersions {
+            mut records,
+            has_more,
+        } = if by_scan {
             search.by_scan(below, limit)?
         } else {
             search.by_index(streams, below, limit)?
         };
-        let more = more || records.len() > limit;
+        let has_more = has_more || records.len() > limit;
         records.truncate(limit);
         let group = &self.dataset.shared.group;
         group.count(&search.data_cost);
         group.count(&search.index_cost);
         self.count_use(required, limit, by_scan);
-        let last = records.last().filter(|_| more);
+        let last = records.last().filter(|_| has_more);
         Ok(ValuePage {
             next: last.map(|last| ValueToken {
                 at: search.at,
@@ -171,6 +167,7 @@ impl View {
         each.reduce(|a, b| a & b)
     }
 
+    /// Counts the search for the advisor, for each of its attributes.
     fn count_use(&self, required: &[(Path, String)], limit: usize, by_scan: bool) {
         for (path, _) in required {
             let stats = QueryStats {
@@ -182,5 +179,18 @@ impl View {
             };
             self.dataset.current.usage.queried_by(path, stats);
         }
+    }
+}
+
+/// Refuses a token of a page as of another write.
+fn check_token(as_of: Option<Seq>, after: Option<ValueToken>) -> Result<()> {
+    match (as_of, after) {
+        (Some(as_of), Some(after)) if as_of != after.at && as_of != after.as_of => {
+            Err(Error::bad_input(format!(
+                "the token comes from a page as of write {}, not {as_of}: continue with the same write",
+                after.as_of
+            )))
+        }
+        _ => Ok(()),
     }
 }

@@ -7,11 +7,12 @@
 //! beside the obsolete set: a record and its index entries share one number, under every index
 //! type.
 //!
-//! Expiry is *acted on* later, by an ordinary deletion (`write/expire.rs`). Until then compactions,
+//! An ordinary deletion removes the record later (`write/expire.rs`). Until then compactions,
 //! repairs, index builds, strategies and `check` treat an expired record as present: only reads
-//! know of time. Entries of `d/expiry` never expire by themselves, but are written as timed
-//! entries: so the engine knows that snapshots of this store, named ones included, need a time.
+//! compare times. Entries of `d/expiry` never expire by themselves, but are written as timed
+//! entries: so the engine gives snapshots of this store, named ones included, a time.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker_lsm::entry::Time;
@@ -45,16 +46,20 @@ impl View {
         let mut expired = SeqSet::new();
         self.each_due(self.snapshot.time(), &mut |due| {
             expired.insert(due.seq);
-            true
+            ControlFlow::Continue(())
         })?;
         Ok((!expired.is_empty()).then(|| Arc::new(expired)))
     }
 
-    /// Visits the entries that have expired at `time`, earliest first, until `visit` returns false.
+    /// Visits the entries that have expired at `time`, earliest first, until `visit` breaks. At
+    /// time 0 no record expires.
+    ///
+    /// # Errors
+    /// Any read error, and damage if an entry is malformed.
     pub(crate) fn each_due(
         &self,
         time: Time,
-        visit: &mut dyn FnMut(ExpiryEntry) -> bool,
+        visit: &mut dyn FnMut(ExpiryEntry) -> ControlFlow<()>,
     ) -> Result<()> {
         let Some(tree) = self.layout.expiry.filter(|_| time > 0) else {
             return Ok(());
@@ -71,7 +76,7 @@ impl View {
             }
             self.snapshot.has_expired(expires);
             let (key, seq) = (key.to_vec(), cursor.seq());
-            if !visit(ExpiryEntry { expires, key, seq }) {
+            if visit(ExpiryEntry { expires, key, seq }).is_break() {
                 break;
             }
             cursor.next()?;

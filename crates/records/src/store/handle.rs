@@ -15,9 +15,10 @@ use crate::error::Result;
 use crate::record;
 use esker_model::Record;
 
-/// Background maintenance, as handles see it.
+/// Background maintenance, as handles see it. The module of background maintenance lies above this
+/// one, and implements it.
 pub(crate) trait Background: Send + Sync {
-    /// To be called after each write.
+    /// Called after each write: may start work in another thread, and does not block.
     fn wrote(&self, store: &Arc<Store>);
 }
 
@@ -29,11 +30,12 @@ pub(crate) struct Handle {
     pub(crate) background: Option<Arc<dyn Background>>,
     pub(crate) shared: Arc<Store>,
     pub(crate) current: Arc<DatasetState>,
-    /// Stops reads that users request.
+    /// Ends reads that users request, when it is set.
     pub(crate) stop: Option<Stop>,
 }
 
 impl Handle {
+    /// A handle whose reads cannot be stopped.
     pub(crate) fn new(
         shared: Arc<Store>,
         current: Arc<DatasetState>,
@@ -47,22 +49,27 @@ impl Handle {
         }
     }
 
-    /// The layout as of now.
+    /// The layout in the newest snapshot.
     pub(crate) fn layout(&self) -> Arc<Layout> {
         self.current
             .layout_in(self.shared.group.snapshot().version())
     }
 
+    /// The type of the primary key, which never changes.
     pub(crate) fn key_type(&self) -> KeyType {
         self.current.key_type
     }
 
-    /// Its name, as of now.
+    /// The present name of the dataset.
     pub(crate) fn name(&self) -> String {
         self.current.name()
     }
 
-    /// The record of `key`.
+    /// The record of `key` in the newest snapshot; `None` if there is none, or it has expired. As
+    /// [`View::get`], without the cost of a view.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled) if `stop` is set; any read error.
     pub(crate) fn find(&self, key: Key, stop: Option<&Stop>) -> Result<Option<Record>> {
         let cost = Cost::until(stop);
         cost.check()?;
@@ -93,7 +100,8 @@ impl Handle {
     }
 }
 
-/// The record of `key` in the tree `data`; `layout` is asked only if its body is apart.
+/// The record of `key` in the tree `data`; `None` if there is none, or it has expired. Calls
+/// `layout` only for a record whose body is stored apart.
 fn record_of(
     key: Key,
     data: TreeId,
@@ -115,8 +123,8 @@ fn record_of(
     record::returned(key, found.seq, stored).map(Some)
 }
 
-/// The number of records in a component of the data. Not exact: replaced and expired ones
-/// count, and so do the deletions in a memtable.
+/// The approximate number of records in a component of the data tree, from metadata: counts
+/// replaced and expired records, and the deletions in a memtable.
 pub(crate) fn records_in(component: &Component) -> u64 {
     match component {
         Component::Memtable(memtable) => memtable.len() as u64,
@@ -128,7 +136,8 @@ pub(crate) fn records_in(component: &Component) -> u64 {
     }
 }
 
-/// A dataset in one snapshot.
+/// A dataset in one snapshot. The layout is that of the snapshot, which may be older than the
+/// dataset's.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) dataset: Handle,
@@ -148,29 +157,27 @@ impl View {
         !trees.contains_key(&self.layout.data)
     }
 
-    /// The stored record of a key's newest entry, with its body.
+    /// See [`bodies::with_body`].
     pub(crate) fn with_body(
         &self,
         key: &[u8],
         seq: Seq,
-        stored: esker_lsm::Slice,
+        stored: Slice,
         cost: &Cost,
-    ) -> Result<esker_lsm::Slice> {
+    ) -> Result<Slice> {
         bodies::with_body(&self.layout, &self.snapshot, key, seq, stored, cost)
     }
 
-    /// A record of the dataset.
-    pub(crate) fn record(
-        &self,
-        key: Vec<u8>,
-        seq: Seq,
-        stored: esker_lsm::Slice,
-    ) -> Result<Record> {
+    /// A record of the dataset, from its encoded key and its stored form with the body.
+    ///
+    /// # Errors
+    /// Damage if the stored form is malformed.
+    pub(crate) fn record(&self, key: Vec<u8>, seq: Seq, stored: Slice) -> Result<Record> {
         let key = Key::from_encoded(self.dataset.key_type(), key);
         record::returned(key, seq, stored)
     }
 
-    /// The record of `key`.
+    /// The record of `key`; `None` if the snapshot has none, or it has expired.
     pub(crate) fn get(&self, key: Key) -> Result<Option<Record>> {
         self.dataset.current.usage.got();
         let cost = self.snapshot.cost();
@@ -181,8 +188,8 @@ impl View {
         Ok(record)
     }
 
-    /// The records of several keys, each at the place of its key: one pass over the data, sorted by
-    /// key.
+    /// The records of several keys, each at the index of its key. Looks the keys up in ascending
+    /// order, so that keys of one block read it once.
     pub(crate) fn get_many(&self, keys: Vec<Key>) -> Result<Vec<Option<Record>>> {
         let cost = self.snapshot.cost();
         cost.check()?;
@@ -210,7 +217,7 @@ impl View {
         records
     }
 
-    /// The estimated number of records.
+    /// The approximate number of records ([`records_in`]).
     pub(crate) fn record_count(&self) -> u64 {
         let components = self.snapshot.components(self.layout.data);
         components.iter().map(records_in).sum()

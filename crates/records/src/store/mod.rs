@@ -15,7 +15,7 @@ mod state;
 pub(crate) use expired::ExpiryEntry;
 pub(crate) use expiry::{expiry_key, has_expired};
 pub(crate) use handle::{Background, Handle, View, records_in};
-pub(crate) use kept_filter::{CachedFilter, KeptFilter, Name};
+pub(crate) use kept_filter::{CachedFilter, ComponentState, KeptFilter};
 pub use open::check_dataset_name;
 pub(crate) use open::{Store, found_datasets};
 pub(crate) use remarks::Remarks;

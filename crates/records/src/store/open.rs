@@ -1,4 +1,5 @@
-//! The open store: the engine, and the datasets in it.
+//! The open store: the engine, the datasets in it, and the names that are being created, renamed or
+//! dropped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,25 +17,27 @@ use crate::telemetry::{self, Usage, UsageCounts};
 pub(crate) struct Store {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
-    /// Whether background maintenance finishes interrupted changes and runs repairs.
+    /// True if background maintenance finishes interrupted changes and runs repairs.
     pub(crate) background_maintenance: bool,
+    /// The number of operations on a dataset after which background maintenance considers another
+    /// strategy for it.
     pub(crate) choose_every: u64,
     /// The index types of other crates that the store was opened with.
     pub(crate) index_types: IndexTypes,
     /// By name, so that operations on all datasets run in the same order each time. Never held
     /// across I/O or a wait, because each new handle takes the lock.
     pub(crate) datasets: Mutex<BTreeMap<String, Arc<DatasetState>>>,
-    pub(crate) names: Names,
-    /// Serialises the replacements of `USAGE`.
+    pub(crate) names: ReservedNames,
+    /// Held while the file `USAGE` is replaced.
     pub(crate) usage_file: Mutex<()>,
-    /// Commits that look up the records they replace hold it shared. A commit that was overtaken
-    /// too often holds it alone.
+    /// Commits that look up the records they replace hold it shared. A commit that other writers
+    /// have overtaken too often holds it exclusively.
     pub(crate) turns: RwLock<()>,
 }
 
 impl Store {
-    /// Borrows memory: an eighth of the budget for a query, a sixteenth for each of the two steps
-    /// that it holds; a sixteenth for other work.
+    /// Borrows memory: an eighth of the budget for a query, a sixteenth for other work; if less is
+    /// free, less, down to the budget divided by [`LEAST_LOAN`].
     pub(crate) fn borrow(&self, account: Account) -> Loan {
         let budget = self.group.options().memory_budget;
         let want = match account {
@@ -46,31 +49,32 @@ impl Store {
     }
 }
 
-/// The divisor of the smallest loan: a query or build proceeds with this part of the budget if no
+/// The divisor of the smallest loan: a query or build proceeds with this share of the budget if no
 /// more is free.
 const LEAST_LOAN: usize = 128;
 
 /// The names of datasets that are being created, renamed or dropped: one operation at a time per
 /// name.
 #[derive(Default)]
-pub(crate) struct Names {
-    taken: Mutex<BTreeSet<String>>,
-    given_back: Condvar,
+pub(crate) struct ReservedNames {
+    reserved: Mutex<BTreeSet<String>>,
+    /// Signalled when a name is released.
+    released: Condvar,
 }
 
 /// A reserved name: no other thread creates, renames or drops a dataset of this name until this is
 /// dropped.
 pub(crate) struct Reserved<'a> {
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a ReservedNames,
     name: &'a str,
 }
 
-impl Names {
+impl ReservedNames {
     /// Waits until no other thread has reserved the name.
     pub(crate) fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
-        let mut taken = self.taken.lock();
-        while !taken.insert(name.to_string()) {
-            self.given_back.wait(&mut taken);
+        let mut reserved = self.reserved.lock();
+        while !reserved.insert(name.to_string()) {
+            self.released.wait(&mut reserved);
         }
         Reserved { names: self, name }
     }
@@ -78,20 +82,21 @@ impl Names {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.names.taken.lock().remove(self.name);
-        self.names.given_back.notify_all();
+        let was_reserved = self.names.reserved.lock().remove(self.name);
+        debug_assert!(was_reserved, "a name is released once");
+        self.names.released.notify_all();
     }
 }
 
 impl Store {
-    /// The datasets as of now, by name.
-    pub(crate) fn currents(&self) -> Vec<Arc<DatasetState>> {
+    /// The states of the present datasets, by name.
+    pub(crate) fn dataset_states(&self) -> Vec<Arc<DatasetState>> {
         self.datasets.lock().values().cloned().collect()
     }
 
-    /// Saves the usage counts if they changed. A failure loses statistics only.
+    /// Saves the usage counts if they changed ([`Store::replace_usage`]).
     pub(crate) fn keep_usage(&self) {
-        let datasets = self.currents();
+        let datasets = self.dataset_states();
         // Not `any`: `take_written` must reset the flag of every dataset.
         let written = datasets.iter().filter(|d| d.usage.take_written());
         if written.count() > 0 {
@@ -99,22 +104,25 @@ impl Store {
         }
     }
 
-    /// Makes the obsolete writes that queries found durable, if this handle writes.
+    /// Makes the obsolete writes that queries found durable, in the datasets that this process has
+    /// written to. A failure shows in their statistics.
     pub(crate) fn keep_obsolete(&self) {
-        for current in self.currents() {
-            current.try_keep_obsolete(&self.group);
+        for dataset in self.dataset_states() {
+            dataset.try_keep_obsolete(&self.group);
         }
     }
 
+    /// Saves the usage counts of all datasets; a store opened for reading saves none. A failure
+    /// loses statistics only, and is ignored.
     pub(crate) fn replace_usage(&self) {
         if self.group.is_reader() {
             return;
         }
         let _replacing = self.usage_file.lock();
         let counts: BTreeMap<String, UsageCounts> = self
-            .currents()
+            .dataset_states()
             .into_iter()
-            .map(|current| (current.name(), current.usage.read()))
+            .map(|dataset| (dataset.name(), dataset.usage.read()))
             .collect();
         let _ = telemetry::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
     }
@@ -128,7 +136,10 @@ impl Drop for Store {
 }
 
 /// The datasets of a snapshot, by name. Known datasets keep their state and get the name that the
-/// snapshot has for them.
+/// snapshot has for them; `usage` gives the usage counts of the others.
+///
+/// # Errors
+/// Damage if a definition does not fit the trees of its dataset.
 pub(crate) fn found_datasets(
     snapshot: &esker_lsm::Snapshot,
     known: &BTreeMap<String, Arc<DatasetState>>,
@@ -140,10 +151,11 @@ pub(crate) fn found_datasets(
         known.values().map(|known| (known.data, known)).collect();
     let mut datasets = BTreeMap::new();
     for tree in snapshot.version().trees.values() {
+        // Other trees are derived from a data tree, or belong to an extension.
         let Some(name) = dataset_of(&tree.name) else {
             continue;
         };
-        let current = match known.get(&tree.id) {
+        let state = match known.get(&tree.id) {
             Some(known) => {
                 known.rename(name);
                 Arc::clone(known)
@@ -157,12 +169,15 @@ pub(crate) fn found_datasets(
                 Arc::new(DatasetState::new(name, layout, usage(name)))
             }
         };
-        datasets.insert(name.to_string(), current);
+        datasets.insert(name.to_string(), state);
     }
     Ok(datasets)
 }
 
 /// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
+///
+/// # Errors
+/// [`Error::BadInput`] for any other name.
 pub fn check_dataset_name(name: &str) -> Result<()> {
     Ok(esker_model::definition::check_dataset_name(name)?)
 }

@@ -1,13 +1,15 @@
-//! Online repair (DELI section IV-B): queries record the obsolete writes that they find. Later
-//! queries of this process skip these at once. A flush or close of a handle that writes puts them
-//! into the obsolete set; a handle that only reads forgets them.
+//! Online repair (DELI section IV-B): queries note the obsolete writes that they find
+//! (`findings.rs`). Later queries of this process skip these at once. A process that writes puts
+//! them into the obsolete set when it flushes or closes the store, or when the buffer is full; a
+//! process that only reads discards them.
 //!
-//! Nothing depends on these notes: queries find again what was forgotten.
+//! No answer depends on these notes: later queries find the same writes again.
 
 use std::collections::BTreeSet;
 
 use esker_lsm::{Cursor, Group, Kind, Seq};
 
+use super::findings::ObsoleteNotes;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::store::DatasetState;
@@ -16,37 +18,42 @@ use crate::store::DatasetState;
 const READAHEAD: usize = 256 << 10;
 
 impl DatasetState {
-    /// To be called after each write: makes the notes durable when the buffer is full.
+    /// To be called after each write: makes the notes durable when the buffer is full. A failure
+    /// does not fail the write, which has succeeded.
     pub(crate) fn wrote(&self, group: &Group) {
-        if self.findings.wrote()
-            && let Some(_alone) = self.findings.keep()
+        if self.findings.note_write()
+            && let Some(_claim) = self.findings.try_claim_flush()
         {
-            // The write has succeeded, even if this fails.
             self.try_keep_obsolete(group);
         }
     }
 
-    /// As [`DatasetState::keep_obsolete`], but a failure only shows in the statistics.
+    /// As [`DatasetState::keep_obsolete`], but reports a failure only in the statistics.
     pub(crate) fn try_keep_obsolete(&self, group: &Group) {
         if let Err(error) = self.keep_obsolete(group) {
             self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());
         }
     }
 
-    /// Makes the notes durable, if this handle writes. Notes that cannot be written are forgotten:
-    /// queries find them again, and a permanent failure must not slow every write.
+    /// Makes the notes durable, if this process writes, and removes them from the buffer. They are
+    /// removed even if they could not be written: queries find the writes again, and a permanent
+    /// failure must not slow every write.
     ///
     /// The log is synced first: a number must not be obsolete on disk while the write that replaced
     /// it can still be lost, because compactions drop obsolete writes.
+    ///
+    /// # Errors
+    /// Any I/O error.
     pub(crate) fn keep_obsolete(&self, group: &Group) -> Result<()> {
-        if !self.findings.writes() {
+        if !self.findings.has_written() {
             return Ok(());
         }
-        let Some((mut numbers, mut dangling)) = self.findings.numbers() else {
+        let Some(notes) = self.findings.copy() else {
             return Ok(());
         };
-        let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
-        let result = self.write_obsolete(group, &mut numbers, &mut dangling);
+        let noted = notes.obsolete.keys().chain(&notes.dangling);
+        let taken: Vec<Seq> = noted.copied().collect();
+        let result = self.write_obsolete(group, notes);
         self.findings.forget(&taken);
         if result.is_ok() {
             self.usage.maintenance().remembered.lock().not_kept = None;
@@ -54,18 +61,20 @@ impl DatasetState {
         result
     }
 
-    fn write_obsolete(
-        &self,
-        group: &Group,
-        numbers: &mut BTreeSet<Seq>,
-        dangling: &mut BTreeSet<Seq>,
-    ) -> Result<()> {
+    /// Adds the noted writes to the obsolete set, and dangling ones only if no record has their
+    /// number. Does nothing in a dataset without a readable set.
+    fn write_obsolete(&self, group: &Group, notes: ObsoleteNotes) -> Result<()> {
+        let ObsoleteNotes {
+            obsolete,
+            mut dangling,
+        } = notes;
         let snapshot = group.snapshot();
         let layout = self.layout_in(snapshot.version());
         let known = layout.superseded.and_then(|tree| snapshot.superseded(tree));
         if let (Some(tree), Some(known)) = (layout.superseded, known) {
-            remove_written(group, &layout, dangling)?;
-            numbers.append(dangling);
+            remove_written(group, &layout, &mut dangling)?;
+            let mut numbers: BTreeSet<Seq> = obsolete.into_keys().collect();
+            numbers.append(&mut dangling);
             numbers.retain(|seq| !known.contains(*seq));
             if !numbers.is_empty() {
                 group.sync()?;
@@ -76,7 +85,7 @@ impl DatasetState {
     }
 }
 
-/// Removes the numbers that a record has.
+/// Removes the numbers that a record has, by a scan of all records.
 fn remove_written(group: &Group, layout: &Layout, numbers: &mut BTreeSet<Seq>) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());

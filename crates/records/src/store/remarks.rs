@@ -1,4 +1,5 @@
-//! Remarks about accepted records, each made once.
+//! Remarks about accepted records: values that may be mistakes, such as a time in the year 50000.
+//! Each kind of remark is made once for an attribute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,8 @@ use parking_lot::Mutex;
 /// Remarks that wait to be taken, and a record of the remarks made before.
 #[derive(Default)]
 pub(crate) struct Remarks {
-    /// For each kind of remark, a bit per attribute.
+    /// For each kind of remark, a bit per attribute; attributes whose places differ by a multiple
+    /// of 64 share one.
     made: [AtomicU64; 5],
     waiting: Mutex<Vec<String>>,
 }
@@ -44,6 +46,7 @@ impl Remarks {
     }
 }
 
+/// The remark, for people.
 fn text(path: &Path, ty: Type, remark: Remark) -> String {
     match remark {
         Remark::NoOffset => format!("`{path}` has times without an offset: they are read as UTC"),

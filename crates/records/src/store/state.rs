@@ -17,7 +17,8 @@ use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::telemetry::Usage;
 
-/// The state that all handles of a dataset share. The layout changes while handles are in use.
+/// The state that all handles of a dataset share, of which the name and the layout change while
+/// handles are in use.
 ///
 /// The layout is a function of the engine's version: the configuration of the data tree is the
 /// definition. So a snapshot always has a layout that fits it. The engine refuses a batch that was
@@ -33,6 +34,7 @@ pub(crate) struct DatasetState {
     pub(crate) findings: Findings,
     /// Remarks about written records.
     pub(crate) remarks: Remarks,
+    /// The newest layout seen so far.
     layout: ArcSwap<Layout>,
     /// Held while an index or the strategy is changed, or the dataset is dropped.
     changing: Mutex<()>,
@@ -41,10 +43,12 @@ pub(crate) struct DatasetState {
     pub(crate) first_note: Mutex<()>,
     /// True while background maintenance works on the dataset. It yields to waiting claims.
     yields: AtomicBool,
-    waiting: AtomicUsize,
+    /// The number of claims that wait for it to yield.
+    waiting_claims: AtomicUsize,
 }
 
 impl DatasetState {
+    /// The state of a dataset that no handle has used yet.
     pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> DatasetState {
         DatasetState {
             name: ArcSwap::from_pointee(name.to_string()),
@@ -58,36 +62,41 @@ impl DatasetState {
             changing: Mutex::new(()),
             first_note: Mutex::new(()),
             yields: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
+            waiting_claims: AtomicUsize::new(0),
         }
     }
 
-    /// The name of the dataset, as of now.
+    /// The present name of the dataset.
     pub(crate) fn name(&self) -> String {
         self.name.load().to_string()
     }
 
-    /// Takes over a new name of the dataset.
+    /// Notes the name that the newest snapshot has for the dataset.
     pub(crate) fn rename(&self, name: &str) {
         if **self.name.load() != name {
             self.name.store(Arc::new(name.to_string()));
         }
     }
 
-    /// Claims the right to change the dataset's trees. Refused while another change holds it;
-    /// background maintenance yields it.
+    /// Claims the right to change the dataset's trees, until the guard is dropped. Waits up to
+    /// [`YIELD_TIMEOUT`] for background maintenance to yield it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another change holds it.
     pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
         if self.yields.load(Ordering::SeqCst) {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.waiting_claims.fetch_add(1, Ordering::SeqCst);
             let claimed = self.changing.try_lock_for(YIELD_TIMEOUT);
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.waiting_claims.fetch_sub(1, Ordering::SeqCst);
             return claimed.ok_or_else(|| self.busy());
         }
         self.changing.try_lock().ok_or_else(|| self.busy())
     }
 
-    /// Starts work of background maintenance, which ends when the guard is dropped. Refused while
-    /// the dataset is being changed.
+    /// Starts work of background maintenance, which ends when the guard is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while the dataset is being changed.
     pub(crate) fn yield_to_claims(&self) -> Result<impl Drop + '_> {
         drop(self.changing.try_lock().ok_or_else(|| self.busy())?);
         self.yields.store(true, Ordering::SeqCst);
@@ -95,8 +104,8 @@ impl DatasetState {
     }
 
     /// True if a claim waits for background maintenance to yield.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+    pub(crate) fn has_waiting_claim(&self) -> bool {
+        self.waiting_claims.load(Ordering::SeqCst) > 0
     }
 
     /// The error of a change that has to wait for another.
@@ -106,12 +115,12 @@ impl DatasetState {
 
     /// The newest layout seen so far. Writers use it: the engine refuses their batch if it is
     /// outdated.
-    pub(crate) fn latest(&self) -> Arc<Layout> {
+    pub(crate) fn latest_layout(&self) -> Arc<Layout> {
         self.layout.load_full()
     }
 
-    /// Replaces `layout` by [`DatasetState::latest`].
-    pub(crate) fn renew(&self, layout: &mut Arc<Layout>) {
+    /// Replaces `layout` by [`DatasetState::latest_layout`].
+    pub(crate) fn refresh_layout(&self, layout: &mut Arc<Layout>) {
         let latest = self.layout.load();
         if !Arc::ptr_eq(&latest, layout) {
             *layout = Arc::clone(&latest);
@@ -136,7 +145,7 @@ impl DatasetState {
             .and_then(|name| Layout::new(name, version, latest.index_types()));
         let Some(layout) = layout else {
             // The definition and the name were checked before they were stored.
-            debug_assert!(false, "a layout that was stored, and cannot be read");
+            debug_assert!(false, "a stored layout cannot be read");
             return Arc::clone(&latest);
         };
         let layout = Arc::new(layout);
@@ -155,6 +164,7 @@ impl DatasetState {
 /// The longest wait of a claim for background maintenance.
 const YIELD_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Work of background maintenance, until it is dropped.
 struct Yielding<'a>(&'a AtomicBool);
 
 impl Drop for Yielding<'_> {

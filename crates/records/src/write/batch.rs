@@ -115,7 +115,7 @@ impl DatasetWrites {
             value,
         } = spare.unwrap_or_default();
         DatasetWrites {
-            layout: dataset.current.latest(),
+            layout: dataset.current.latest_layout(),
             dataset,
             writes,
             extracted,
@@ -491,7 +491,7 @@ impl DatasetWrites {
         self.notes.clear();
         self.before = None;
         self.counts = Counts::default();
-        self.dataset.current.renew(&mut self.layout);
+        self.dataset.current.refresh_layout(&mut self.layout);
     }
 
     /// Saves the state that [`DatasetWrites::restore`] returns to.

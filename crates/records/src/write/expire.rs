@@ -10,6 +10,7 @@
 //! records.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use esker_lsm::Cost;
 use esker_lsm::coding::Own;
@@ -63,7 +64,11 @@ impl Handle {
             if !skipped.contains(&next.key) {
                 due.push(next);
             }
-            due.len() < TOGETHER
+            if due.len() < TOGETHER {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
         if due.is_empty() {
             return Ok(None);

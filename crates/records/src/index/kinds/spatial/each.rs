@@ -8,17 +8,17 @@ use esker_model::range::Range;
 use super::ranges::{bounds, meets};
 use crate::error::{Error, Result};
 use crate::index::walk::walk_where;
-use crate::index::{Attribute, Best, Lookup, Tells, TreeEntry, VisitEntry, Window};
+use crate::index::{Attribute, Best, Lookup, Tells, TreeEntry, VisitEntryOr, VisitError, Window};
 use esker_model::record::RecordRef;
 
 /// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
 /// order.
-pub(crate) fn each_point(
+pub(crate) fn each_point<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    visit: &mut VisitEntry<'_>,
-) -> Result<()> {
+    visit: &mut VisitEntryOr<'_, E>,
+) -> std::result::Result<(), E> {
     let mut all = Best::new(Window::all());
     each_put(
         lookup,
@@ -30,16 +30,17 @@ pub(crate) fn each_point(
 }
 
 /// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
-pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
+pub(crate) type VisitPlaced<'v, E> =
+    dyn FnMut(&[u8], Seq, &[u8]) -> std::result::Result<(), E> + 'v;
 
 /// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
 /// times in the range is visited once.
-pub(crate) fn each_placed(
+pub(crate) fn each_placed<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    visit: &mut VisitPlaced<'_>,
-) -> Result<()> {
+    visit: &mut VisitPlaced<'_, E>,
+) -> std::result::Result<(), E> {
     let mut all = Best::new(Window::all());
     each_put(
         lookup,
@@ -58,16 +59,17 @@ pub(crate) fn each_placed(
 }
 
 /// Receives value and key of an entry, the entry, and the candidates so far.
-type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
+type VisitPut<'v, E> =
+    dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> std::result::Result<(), E> + 'v;
 
 /// As [`each_point`], only for entries that `best` may need.
-pub(super) fn each_put(
+pub(super) fn each_put<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
     best: &mut Best,
-    visit: &mut VisitPut<'_>,
-) -> Result<()> {
+    visit: &mut VisitPut<'_, E>,
+) -> std::result::Result<(), E> {
     let Some(index) = attribute.index() else {
         return Ok(());
     };

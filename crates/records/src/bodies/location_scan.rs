@@ -1,4 +1,4 @@
-//! A pass over all records in location order.
+//! A scan of the records of certain writes, in location order.
 
 use std::ops::ControlFlow;
 
@@ -10,18 +10,20 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::stands_for_record;
 
-/// Read-ahead of the pass.
+/// Read-ahead of the scan.
 const READAHEAD: usize = 256 << 10;
 
-/// Receives key, number and record of a write.
+/// Receives the key, the number and the record of a write. A break ends the scan.
 pub(crate) type VisitRecord<'v> =
     dyn FnMut(&[u8], Seq, &mut dyn FnMut() -> Slice) -> Result<ControlFlow<()>> + 'v;
 
-/// Visits the records of the writes in `wanted`, in location order.
+/// Visits the records of the writes in `wanted`, each once, in location order, until `visit`
+/// breaks. Reads the whole location tree up to the last of them. Only for datasets that are stored
+/// by location.
 ///
 /// # Errors
-/// If a record is missing; any error of `visit`.
-pub(crate) fn pass(
+/// Damage if a record is missing; any read error; any error of `visit`.
+pub(crate) fn scan_by_location(
     layout: &Layout,
     snapshot: &Snapshot,
     wanted: &SeqSet,
