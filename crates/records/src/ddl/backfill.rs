@@ -191,14 +191,15 @@ impl<'b, 'p> Backfill<'b, 'p> {
         let snapshot = group.snapshot();
         self.seen = self.seen.max(snapshot.seq());
         let mut cursor = snapshot.entries(self.data, READAHEAD);
-        let mut last = place.last.take();
-        match &mut last {
-            Some(key) => {
+        match place.last.take() {
+            Some(mut key) => {
                 key.push(0);
-                cursor.seek(key, esker_lsm::MAX_SEQ)?;
+                cursor.seek(&key, esker_lsm::MAX_SEQ)?;
             }
             None => cursor.seek_first()?,
         }
+        // Not the key that was sought: that may be the next record's.
+        let mut last: Option<Vec<u8>> = None;
         let mut read = 0;
         let layout = if self.needs_bodies {
             Some(self.dataset.current.layout_in(snapshot.version()))
