@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, TreeChange, TreeId};
 
 use crate::catalog::{Role, TreeConfig, notes_tree};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::Handle;
 
 impl Handle {
@@ -35,8 +36,7 @@ impl Handle {
                 ..TreeChange::default()
             })
         })?;
-        let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the tree of notes was not created"))
+        Ok(*made.first().ok_or_else(Misplaced::here)?)
     }
 
     /// All notes, by name.
