@@ -3,7 +3,7 @@
 
 use esker_lsm::TreeId;
 
-use super::strategy::{Dropped, Strategy};
+use super::strategy::{MissingEntry, Strategy};
 use crate::catalog::Layout;
 use crate::index::Attribute;
 
@@ -19,7 +19,7 @@ impl Strategy for DeletedKey {
     }
 
     /// The tree of an index has no entries for records older than the index.
-    fn dropped_silently(&self) -> Dropped {
-        Dropped::Unknown
+    fn missing_entry(&self) -> MissingEntry {
+        MissingEntry::Unknown
     }
 }

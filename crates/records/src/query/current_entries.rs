@@ -39,7 +39,7 @@ struct Doubtful {
 }
 
 impl<'a> CurrentEntries<'a> {
-    /// `validity` must be able to [tell](Validity::can_tell).
+    /// `validity` must [validate without records](Validity::validates_without_records).
     pub(super) fn new(
         validity: &'a Validity,
         cost: &'a Cost,
@@ -84,7 +84,7 @@ impl<'a> CurrentEntries<'a> {
             to.take(mark, key, seq);
             return Ok(());
         }
-        match self.validity.knows_superseded(seq, key) {
+        match self.validity.is_superseded_in_memory(seq, key) {
             Some(false) => to.take(mark, key, seq),
             Some(true) => {}
             None => {

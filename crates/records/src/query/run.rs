@@ -169,7 +169,7 @@ impl Context {
     /// True if the entries of the driver's index show without the records which of them answer the
     /// query.
     pub(super) fn tells_current_entries(&self) -> bool {
-        !self.is_direct() && self.validity.can_tell() && self.all_answered
+        !self.is_direct() && self.validity.validates_without_records() && self.all_answered
     }
 
     /// True if records are read to decide which candidates are current.

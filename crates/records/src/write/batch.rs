@@ -389,7 +389,7 @@ impl DatasetWrites {
     /// Encodes the extracted record without its JSON in the buffer `value`.
     fn encode_record(&mut self, expires: Option<Time>) {
         let (extracted, value) = (&self.extracted, &mut self.value);
-        let ids = &self.layout.extracted;
+        let ids = &self.layout.extracted_ids;
         // A value without an id is the expiry time, which is stored separately.
         let values = (extracted.iter()).filter_map(|(at, value)| Some((*ids.get(at)?, value)));
         let time = expires.map(Time::to_be_bytes);

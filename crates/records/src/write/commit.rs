@@ -147,7 +147,7 @@ fn append(
     durability: Durability,
 ) -> std::result::Result<Ticket, Refused> {
     // The engine refuses the batch if trees have changed since.
-    let seen = parts.iter().map(|part| part.layout.seen()).min();
+    let seen = parts.iter().map(|part| part.layout.valid_change()).min();
     let seen = seen.ok_or_else(|| Error::from(Misplaced::here()))?;
     parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     if parts.iter().all(DatasetWrites::is_blind) {
