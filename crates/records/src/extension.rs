@@ -64,9 +64,9 @@
 pub mod index {
     pub use crate::index::cost::Workload;
     pub use crate::index::{
-        Access, Attribute, AttributeProfile, Best, Build, Completion, Deferred, Entry, Figures,
-        IndexEntry, IndexType, IndexTypes, Lookup, Range, Recency, Tells, TreeEntry, TreeRange,
-        VisitPosting, Writes,
+        Access, Attribute, AttributeProfile, BestCandidates, Build, Completion, DeferredChange,
+        Entry, EntryWrites, Figures, IndexEntry, IndexType, IndexTypes, Lookup, Range, Recency,
+        TreeEntry, TreeRange, VisitPosting, Writes,
     };
     pub use esker_lsm::RunSink;
     pub use esker_lsm::attributes::Summary;

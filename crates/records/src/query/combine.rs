@@ -19,7 +19,7 @@ use super::explain::Steps;
 use super::key_cursor;
 use super::run::Context;
 use crate::error::{Error, Result};
-use crate::index::{self, Among, Attribute, Best, Candidate, Lookup, Range};
+use crate::index::{self, Attribute, BestCandidates, Candidate, Lookup, Range, SoughtWrites};
 
 /// A range with fewer entries than this is read block by block.
 const READAHEAD_ENTRIES: u64 = 10_000;
@@ -237,7 +237,7 @@ fn listed(context: &Context, at: usize) -> Result<Listed<'_>> {
 }
 
 /// Offers the entries of a list to `best`.
-pub(super) fn offer(context: &Context, at: usize, best: &mut Best) -> Result<()> {
+pub(super) fn offer(context: &Context, at: usize, best: &mut BestCandidates) -> Result<()> {
     let Listed { attribute, sought } = listed(context, at)?;
     let index = attribute.index().ok_or_else(Misplaced::here)?;
     let lookup = context.indexes();
@@ -265,12 +265,12 @@ pub(super) fn rule_out(
         if Some(at) == known {
             continue;
         }
-        let Some((window, among)) = Among::of(order, candidates) else {
+        let Some((window, among)) = SoughtWrites::of(order, candidates) else {
             return Ok(());
         };
-        let mut best = Best::new(window).only(among);
+        let mut best = BestCandidates::new(window).only(among);
         offer(context, at, &mut best)?;
-        steps.listed += best.seen();
+        steps.listed += best.offered();
         let (found, _) = best.finish();
         let mut numbers: Vec<Seq> = found.into_iter().map(|candidate| candidate.seq).collect();
         numbers.sort_unstable();

@@ -14,7 +14,7 @@ use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
 use crate::error::Result;
-use crate::index::{self, Lookup, Take};
+use crate::index::{self, Lookup, MatchVisitor};
 
 /// Numbers that are gathered before they go into a set.
 const GATHERED: usize = 64 << 10;
@@ -202,16 +202,16 @@ struct Matches<'a> {
     steps: &'a mut Steps,
 }
 
-impl Take for Matches<'_> {
+impl MatchVisitor for Matches<'_> {
     fn wants(&mut self, _: Seq, _: Seq) -> bool {
         true
     }
 
-    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
+    fn visit(&mut self, seq: Seq, key: &[u8], record: &[u8], is_current: bool) -> Result<()> {
         self.steps.candidates += 1;
         let Lookup { data, snapshot, .. } = *self.lookup;
         let (all, cost) = (&self.context.components, self.lookup.data_cost);
-        if !current && !snapshot.is_newest(data, all, all.len(), key, seq, cost)? {
+        if !is_current && !snapshot.is_newest(data, all, all.len(), key, seq, cost)? {
             self.steps.obsolete += 1;
         } else if self.admission.admits(record, self.steps)? {
             self.steps.answers += 1;

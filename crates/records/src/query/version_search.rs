@@ -17,7 +17,9 @@ use crate::index::Recency;
 use esker_model::query::Compiled;
 
 use crate::error::Result;
-use crate::index::{Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Window};
+use crate::index::{
+    Attribute, BestCandidates, Candidate, IndexType, Looks, Lookup, Origin, Range, Window,
+};
 use crate::maintenance;
 use crate::record::parse;
 use crate::store::{View, has_expired};
@@ -233,7 +235,7 @@ impl<'a> Search<'a> {
             if !stream.page.is_empty() || !stream.more {
                 return Ok(stream.page.front());
             }
-            let mut best = Best::new(Window {
+            let mut best = BestCandidates::new(Window {
                 order: Recency::Newest,
                 after: Some(below),
                 want: stream.want,
@@ -367,7 +369,7 @@ impl<'a> Search<'a> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
         let loan = self.borrow(limit);
         let needs_bodies = needs_bodies(layout, self.compiled);
-        let mut best = Best::new(Window {
+        let mut best = BestCandidates::new(Window {
             order: Recency::Newest,
             after: Some(below),
             want: limit.saturating_add(1),

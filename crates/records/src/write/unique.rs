@@ -30,7 +30,7 @@ use super::batch::DatasetWrites;
 use crate::catalog::{Layout, UniqueIndex};
 use crate::error::{Error, NotUnique, Result};
 use crate::index::staging::each_staged;
-use crate::index::{Attribute, Best, Looks, Window};
+use crate::index::{Attribute, BestCandidates, Looks, Window};
 use crate::maintenance;
 use crate::store::has_expired;
 
@@ -97,7 +97,7 @@ impl<'a> Holders<'a> {
         let (attribute, cost) = (index.attribute, Cost::default());
         let obsolete = self.layout.superseded;
         let obsolete = obsolete.and_then(|tree| self.snapshot.superseded(tree));
-        let mut best = Best::new(Window::all()).without(obsolete.map(Arc::new));
+        let mut best = BestCandidates::new(Window::all()).without(obsolete.map(Arc::new));
         let looks = Looks::default();
         let lookup = maintenance::lookup(self.layout, self.snapshot, &cost, &cost, looks);
         let kind = attribute.index().ok_or_else(Misplaced::here)?;

@@ -1,5 +1,6 @@
-//! The entries in trees of points whose points lie in a range.
+//! Walks over the entries in trees of points whose points lie in a range.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
@@ -8,7 +9,7 @@ use esker_model::range::Range;
 use super::ranges::{bounds, meets};
 use crate::error::{Error, Result};
 use crate::index::walk::walk_where;
-use crate::index::{Attribute, Best, Lookup, Tells, TreeEntry, VisitEntry, Window};
+use crate::index::{Attribute, BestCandidates, EntryWrites, Lookup, TreeEntry, VisitEntry, Window};
 use esker_model::record::RecordRef;
 
 /// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
@@ -19,7 +20,7 @@ pub(crate) fn each_point(
     range: &Range,
     visit: &mut VisitEntry<'_>,
 ) -> Result<()> {
-    let mut all = Best::new(Window::all());
+    let mut all = BestCandidates::new(Window::all());
     each_put(
         lookup,
         attribute,
@@ -40,7 +41,7 @@ pub(crate) fn each_placed(
     range: &Range,
     visit: &mut VisitPlaced<'_>,
 ) -> Result<()> {
-    let mut all = Best::new(Window::all());
+    let mut all = BestCandidates::new(Window::all());
     each_put(
         lookup,
         attribute,
@@ -48,7 +49,7 @@ pub(crate) fn each_placed(
         &mut all,
         &mut |value, key, entry, _| {
             let admits = |value: &[u8]| range.contains(value);
-            if stands_for_record(attribute, (value, entry.value), admits)? {
+            if stands_for_record(attribute, value, entry.value, admits)? {
                 visit(key, entry.seq, entry.value)
             } else {
                 Ok(())
@@ -58,19 +59,17 @@ pub(crate) fn each_placed(
 }
 
 /// Receives value and key of an entry, the entry, and the candidates so far.
-type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
+type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut BestCandidates) -> Result<()> + 'v;
 
 /// As [`each_point`], only for entries that `best` may need.
 pub(super) fn each_put(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    best: &mut Best,
+    best: &mut BestCandidates,
     visit: &mut VisitPut<'_>,
 ) -> Result<()> {
-    let Some(index) = attribute.index() else {
-        return Ok(());
-    };
+    let index = attribute.index().ok_or_else(Misplaced::here)?;
     let tree = attribute.index_tree()?;
     let keep = |file: &TableFile| meets(file, range);
     let bounds = bounds(lookup, attribute, range, index)?;
@@ -79,21 +78,26 @@ pub(super) fn each_put(
         .map(|bounds| (bounds.lo.as_slice(), bounds.hi.as_deref()))
         .collect();
     let exact = bounds.iter().all(|bounds| bounds.exact);
-    let visit =
-        &mut |entry: TreeEntry<'_>, best: &mut Best| match index.split(attribute.ty, entry.key) {
-            Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-                visit(value, key, &entry, best)
-            }
-            _ => Ok(()),
-        };
-    walk_where(lookup, tree, &ranges, &keep, Tells::One, best, visit)
+    let visit = &mut |entry: TreeEntry<'_>, best: &mut BestCandidates| match index
+        .split(attribute.ty, entry.key)
+    {
+        Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
+            visit(value, key, &entry, best)
+        }
+        _ => Ok(()),
+    };
+    walk_where(lookup, tree, &ranges, &keep, EntryWrites::One, best, visit)
 }
 
-/// A record with several times has several entries in the location tree. True for the first of
-/// those that `admits` accepts, so that the record counts once.
+/// A record with several times has several entries in the location tree. True if `value` is that of
+/// the first entry of the `stored` record that `admits` accepts, so that the record counts once.
+///
+/// # Errors
+/// If the record is malformed.
 pub(crate) fn stands_for_record(
     attribute: &Attribute,
-    (value, stored): (&[u8], &[u8]),
+    value: &[u8],
+    stored: &[u8],
     admits: impl Fn(&[u8]) -> bool,
 ) -> Result<bool> {
     if attribute.ty.timed_space().is_none() {

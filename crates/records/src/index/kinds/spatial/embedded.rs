@@ -13,7 +13,7 @@ use super::partition::first_coordinate;
 use crate::error::Result;
 use crate::index::cost::Figures;
 use crate::index::kinds::embedded::{self, Embedded};
-use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Range, Writes};
+use crate::index::{Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Range, Writes};
 
 pub(super) struct EmbeddedPoints {
     /// The dimensions of the boxes: two, or three with time.
@@ -72,7 +72,7 @@ impl IndexType for EmbeddedPoints {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         embedded::candidates(lookup, attribute, range, self.values(range), best)
     }

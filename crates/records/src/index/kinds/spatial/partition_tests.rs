@@ -1,3 +1,6 @@
+//! The partitioner of points: tables of a run never overlap, are of about the same size, and stay so
+//! over many compactions.
+
 use esker_model::geometry::{Point, Space};
 use esker_model::schema::Value;
 use fastrand::Rng;
@@ -130,7 +133,7 @@ fn tables_never_overlap_whatever_stays_beside_them() {
             ];
             let mut above: Vec<Vec<u8>> = (0..300)
                 .map(|id| random_key(&mut rng, 10_000 * (round + 1) + id))
-                .filter(|key| holds(grown, place(key)))
+                .filter(|key| holds(grown, coordinates(key)))
                 .collect();
             let mut bounds = Vec::new();
             above.iter().for_each(|key| POINTS.cover(&mut bounds, key));
