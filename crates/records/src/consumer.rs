@@ -295,8 +295,8 @@ impl Handle {
             group.refresh()?;
             check_exists()?;
             log.keep(Some(name), at, bytes)?;
-            // If the writer dropped the dataset meanwhile, it may have released its consumers
-            // before this one was registered.
+            // If the writer dropped the dataset in between, it may have released the dataset's
+            // consumers before this one was registered.
             group.refresh()?;
             return check_exists().inspect_err(|_| {
                 let own = scoped(self.current.data, name);
@@ -311,7 +311,7 @@ impl Handle {
             if now == dataset {
                 break reserved;
             }
-            // The dataset was renamed meanwhile.
+            // The dataset was renamed before the reservation.
             drop(reserved);
             dataset = now;
         };

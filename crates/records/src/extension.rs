@@ -129,6 +129,7 @@ impl Extensions {
         Ok(Extensions(all.to_vec()))
     }
 
+    /// The extension of this name.
     fn named(&self, name: &str) -> Option<&Arc<dyn Extension>> {
         self.0.iter().find(|extension| extension.name() == name)
     }

@@ -159,6 +159,10 @@ pub struct Changes<K = Key> {
 const STOP_CHECKS: Duration = Duration::from_millis(200);
 
 impl<K: PrimaryKey> Changes<K> {
+    /// A feed of the dataset's changes.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`], [`Error::OtherHistory`].
     pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes<K>> {
         let group = &dataset.shared.group;
         let from = match from {

@@ -23,6 +23,7 @@ use esker_lsm::TreeId;
 use esker_lsm::version::Version;
 use esker_model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
 
+/// The end of the names of data trees.
 const DATA: &str = "/data";
 
 /// The name of a dataset's data tree.
@@ -138,6 +139,7 @@ pub(crate) enum Role {
     Old,
 }
 
+// Words of configurations.
 const INCOMPLETE: &str = "incomplete";
 const SILENT: &str = "silent";
 const VERSIONS: &str = "versions=";

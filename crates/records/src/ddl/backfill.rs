@@ -23,7 +23,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use esker_lsm::coding::Misplaced;
-use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use esker_lsm::{Cursor, EntryCursor, Kind, RunSink, Seq, TreeChange, TreeId};
 
 use crate::bodies::Ahead;
 use crate::catalog::Layout;
@@ -100,6 +100,17 @@ pub(super) struct RecordVersion<'v> {
     pub(super) stored: &'v [u8],
     /// False if another version has replaced it.
     pub(super) is_newest: bool,
+}
+
+/// Moves the cursor to the first version behind all versions of the key `last`.
+fn seek_behind(cursor: &mut EntryCursor, last: Option<Vec<u8>>) -> esker_lsm::Result<()> {
+    match last {
+        Some(mut key) => {
+            key.push(0);
+            cursor.seek(&key, esker_lsm::MAX_SEQ)
+        }
+        None => cursor.seek_first(),
+    }
 }
 
 /// Passes the buffered records to the target, with their bodies.
@@ -223,13 +234,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         let snapshot = group.snapshot();
         self.seen = self.seen.max(snapshot.seq());
         let mut cursor = snapshot.entries(self.data, READAHEAD);
-        match position.last.take() {
-            Some(mut key) => {
-                key.push(0);
-                cursor.seek(&key, esker_lsm::MAX_SEQ)?;
-            }
-            None => cursor.seek_first()?,
-        }
+        seek_behind(&mut cursor, position.last.take())?;
         // Not the key that was sought: that may be the next record's.
         let mut last: Option<Vec<u8>> = None;
         let mut read = 0;

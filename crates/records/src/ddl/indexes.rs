@@ -318,8 +318,8 @@ impl Handle {
         let created = self.trees_to_build(layout, &attribute);
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
-            // No flush and no compaction of the data tree is running; otherwise the engine calls
-            // this again after it.
+            // No flush and no compaction of the data tree is running. If one begins, the engine
+            // calls this closure again after it.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
             attribute.since = since;

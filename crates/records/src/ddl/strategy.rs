@@ -76,12 +76,12 @@ pub struct MigrationReport {
 /// so that it does not undo another migration that has just ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MigrationTarget {
-    /// This one, until it is set again.
+    /// This strategy, until the program sets another one.
     Fixed(Maintenance),
-    /// The present one, or the first one that can be changed automatically, and automatic choices
-    /// from now on.
+    /// An automatic choice from now on. The present strategy stays for now, if an automatic choice
+    /// can replace it; otherwise the first automatic one takes its place.
     Auto,
-    /// The present one: an interrupted change is completed.
+    /// The present strategy: an interrupted migration to it is completed.
     Present,
     /// An automatic choice, which holds only if `present` is still the automatic one.
     Chosen {

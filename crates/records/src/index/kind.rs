@@ -167,6 +167,7 @@ impl Writes {
         self.defer(index_entry, true)
     }
 
+    /// Leaves the addition or the cancellation of an index entry to the commit.
     fn defer(&mut self, index_entry: IndexEntry<'_>, cancels: bool) -> Result<()> {
         let attribute = index_entry.attribute;
         let tree = attribute.index_tree()?;
@@ -289,7 +290,7 @@ pub trait Completion {
     ///
     /// # Errors
     /// [`EngineError::Conflict`](esker_lsm::Error::Conflict) if the state of the index has changed
-    /// since, and must be read again; then the whole is repeated.
+    /// since [`IndexType::prepare`], which is then repeated.
     fn complete(
         &self,
         changes: &[&DeferredChange],

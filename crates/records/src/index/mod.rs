@@ -1,6 +1,6 @@
 //! The index types. A type defines how index entries (value, key, sequence number) are stored and
-//! found. Whether an entry is current is decided by the query pipeline, in the same way for all
-//! types. Index types know the engine and the model; nothing of datasets or queries.
+//! found. The query pipeline decides whether an entry is current, in the same way for all types.
+//! Index types depend on the engine and the model, not on datasets or queries.
 //!
 //! Other crates add types by implementing [`IndexType`] (`crate::extension::index`).
 

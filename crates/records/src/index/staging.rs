@@ -61,6 +61,7 @@ impl StagingProgress {
         })
     }
 
+    /// The value under the key [`PROGRESS`].
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.records);
@@ -71,6 +72,7 @@ impl StagingProgress {
     }
 }
 
+/// The error for a malformed staging tree.
 fn malformed() -> Error {
     Error::damaged("the entries of an index that is being built are malformed")
 }
@@ -151,6 +153,7 @@ impl StagedPiece {
         Ok(())
     }
 
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();

@@ -160,6 +160,7 @@ impl Walk<'_, '_> {
         self.queue.push(self.span(bounds), unit, best);
     }
 
+    /// Searches the queued units, best first.
     fn run(&mut self, best: &mut BestCandidates) -> Result<()> {
         while let Some(head) = self.queue.pop(best) {
             match head.item {

@@ -7,6 +7,7 @@ use super::strategy::{MissingEntry, Strategy};
 use crate::catalog::Layout;
 use crate::index::Attribute;
 
+/// The deleted-key strategy.
 pub(super) struct DeletedKey;
 
 impl Strategy for DeletedKey {

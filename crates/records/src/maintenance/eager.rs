@@ -6,6 +6,7 @@ use super::cost::{CANCEL, FETCH_CACHED, SCAN, Workload};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
+/// Eager maintenance.
 pub(super) struct Eager;
 
 impl Strategy for Eager {

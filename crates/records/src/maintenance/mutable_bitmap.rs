@@ -6,6 +6,7 @@ use super::cost::{SET_BIT, Workload};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
+/// The mutable-bitmap strategy.
 pub(super) struct MutableBitmap;
 
 impl Strategy for MutableBitmap {

@@ -1,4 +1,5 @@
-//! Whether a candidate is current, as far as the maintenance strategy knows it without the record.
+//! Validation of candidates without their records: whether a candidate is current, as far as the
+//! obsolete set and the key trees of the maintenance strategy show it.
 //!
 //! Candidates of a stand-alone index are index entries (value, key, number). An entry is obsolete
 //! if its record has a newer write. The checks, cheapest first:
@@ -204,6 +205,7 @@ struct ProbedComponent {
 }
 
 impl KeyProbe {
+    /// A probe of `tree`, of which only components behind the repair watermark are read.
     fn new(
         snapshot: &Snapshot,
         tree: TreeId,
@@ -363,6 +365,7 @@ impl KeyProbe {
 }
 
 impl ProbedComponent {
+    /// The name under which filters of its keys are kept.
     fn name(&self) -> Name {
         Name {
             min: self.min,

@@ -113,6 +113,7 @@ impl DatasetWrites {
     /// The longest name of a note, in bytes.
     pub(crate) const MAX_NOTE_NAME: usize = 1024;
 
+    /// No writes yet, for the latest layout of the dataset.
     pub(crate) fn new(dataset: Handle) -> DatasetWrites {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         let Buffers {
@@ -314,6 +315,8 @@ impl DatasetWrites {
         Ok(())
     }
 
+    /// Adds the deletion of a key from the data and the key trees, and cancels the entries of its
+    /// old version.
     fn add_deletion(&mut self, key: &[u8]) -> Result<()> {
         let (layout, batch) = (&self.layout, &mut self.writes.batch);
         batch.delete(layout.data, key)?;

@@ -195,57 +195,89 @@ fn append_as_found(
     }
     let mut batch = join(parts)?;
     batch.made_for(seen);
-    // The conflict, and the part that has it.
     let mut conflict = None;
     let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-        // Sequence numbers of the parts before this one.
-        let mut offset = 0;
-        let last = first + Seq::from(batch.sequences()).max(1) - 1;
-        for (at, (part, found)) in parts.iter().zip(&found).enumerate() {
-            if let Some(replaced) = &found.replaced {
-                match replaced.complete(
-                    &part.layout,
-                    &part.touched,
-                    &part.expected,
-                    batch,
-                    snapshot,
-                ) {
-                    Ok(()) => {}
-                    Err(Conflict::Failed(error)) => return Err(error),
-                    Err(why) => {
-                        conflict = Some((at, why));
-                        return Err(esker_lsm::Error::Conflict(
-                            "the batch was overtaken".to_string(),
-                        ));
-                    }
-                }
+        let result = complete_parts(parts, &found, batch, first, snapshot);
+        result.map_err(|refused| match refused.conflict {
+            Conflict::Failed(error) => error,
+            _ => {
+                conflict = Some(refused);
+                esker_lsm::Error::Conflict("the batch was overtaken".to_string())
             }
-            if let Some(claims) = &found.claims {
-                claims.complete(snapshot)?;
-            }
-            let seqs = first + Seq::from(offset)..=last;
-            part.writes
-                .complete(&found.deferred, batch, &seqs, snapshot)?;
-            offset += part.sequences;
-        }
-        Ok(())
+        })
     };
     let ticket = group.append_with(&mut batch, durability, &mut complete);
     give_back(parts, batch);
-    match (ticket, conflict) {
-        (Ok(ticket), _) => {
+    let refused = match ticket {
+        Ok(ticket) => {
             for (part, found) in parts.iter_mut().zip(&found) {
                 part.note_replaced(found.replaced.as_ref());
             }
-            Ok(Some(ticket))
+            return Ok(Some(ticket));
         }
-        (Err(_), Some((at, Conflict::Exists(key)))) => Err(parts.own(at).exists(&key).into()),
-        (Err(_), Some((at, Conflict::Unexpected(found)))) => {
-            Err(parts.own(at).unexpected(found).into())
-        }
-        (Err(esker_lsm::Error::Conflict(_)), _) => Ok(None),
-        (Err(error), _) => Err(error.into()),
+        Err(refused) => refused,
+    };
+    match (conflict, refused) {
+        (
+            Some(PartConflict {
+                part,
+                conflict: Conflict::Exists(key),
+            }),
+            _,
+        ) => Err(parts.own(part).exists(&key).into()),
+        (
+            Some(PartConflict {
+                part,
+                conflict: Conflict::Unexpected(found),
+            }),
+            _,
+        ) => Err(parts.own(part).unexpected(found).into()),
+        (_, esker_lsm::Error::Conflict(_)) => Ok(None),
+        (_, error) => Err(error.into()),
     }
+}
+
+/// A conflict of one part of a batch.
+struct PartConflict {
+    /// The index of the part.
+    part: usize,
+    conflict: Conflict,
+}
+
+/// Completes the joined batch under the writer lock, part by part: checks that what the parts
+/// depend on is current, and adds the bits and entries that depend on the current state. `first`
+/// is the batch's first sequence number; `snapshot` has everything before it.
+fn complete_parts(
+    parts: &[DatasetWrites],
+    found: &[LookedUp],
+    batch: &mut Batch,
+    first: Seq,
+    snapshot: &Snapshot,
+) -> std::result::Result<(), PartConflict> {
+    debug_assert_eq!(parts.len(), found.len());
+    // Sequence numbers of the parts before this one.
+    let mut offset = 0;
+    let last = first + Seq::from(batch.sequences()).max(1) - 1;
+    for (at, (part, found)) in parts.iter().zip(found).enumerate() {
+        let of_part = |conflict| PartConflict { part: at, conflict };
+        if let Some(replaced) = &found.replaced {
+            let (layout, touched) = (&part.layout, &part.touched);
+            let expected = &part.expected;
+            let completed = replaced.complete(layout, touched, expected, batch, snapshot);
+            completed.map_err(of_part)?;
+        }
+        if let Some(claims) = &found.claims {
+            claims
+                .complete(snapshot)
+                .map_err(|error| of_part(error.into()))?;
+        }
+        let seqs = first + Seq::from(offset)..=last;
+        part.writes
+            .complete(&found.deferred, batch, &seqs, snapshot)
+            .map_err(|error| of_part(error.into()))?;
+        offset += part.sequences;
+    }
+    Ok(())
 }
 
 /// Joins the batches of all parts, in order. The batch of a single part is moved out, and must be

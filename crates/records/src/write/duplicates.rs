@@ -9,7 +9,7 @@ use esker_lsm::Seq;
 const TOGETHER: usize = 4096;
 
 /// Receives the entries of an index, those of a value one after the other, and reports the first
-/// value that two current records have. After that the search is over.
+/// value that two current records have. The search ends there.
 pub(crate) struct Duplicates<'a> {
     holders: Holders<'a>,
     index: UniqueIndex<'a>,
@@ -19,6 +19,7 @@ pub(crate) struct Duplicates<'a> {
 }
 
 impl<'a> Duplicates<'a> {
+    /// A search through `index`, by the snapshot of `holders`.
     pub(crate) fn new(holders: Holders<'a>, index: UniqueIndex<'a>) -> Duplicates<'a> {
         Duplicates {
             holders,
@@ -66,6 +67,7 @@ impl<'a> Duplicates<'a> {
         self.compare()
     }
 
+    /// Begins with the entries of another value.
     fn begin(&mut self, value: &[u8]) {
         self.found.clear();
         self.value.clear();

@@ -78,8 +78,11 @@ impl DatasetWrites {
         walked.and(result)
     }
 
-    /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
-    /// version of each record: no reader can see the others.
+    /// Refuses a key that is inserted twice. If the strategy looks up replaced records, keeps only
+    /// the last version of each record: no reader can see the others.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for a key that is inserted twice.
     pub(super) fn keep_last_versions(&mut self) -> Result<()> {
         if self.touched.len() < 2 {
             return Ok(());

@@ -326,6 +326,7 @@ struct StateAfterBatch {
 }
 
 impl StateAfterBatch {
+    /// The state after the writes of `part`, with the claims on `indexes`.
     fn of(
         part: &DatasetWrites,
         indexes: &[UniqueIndex<'_>],

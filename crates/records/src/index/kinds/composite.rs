@@ -15,6 +15,7 @@ use crate::index::{
     Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The composite index.
 pub(super) struct Composite;
 
 impl IndexType for Composite {
@@ -146,6 +147,7 @@ impl Build for Builder {
     }
 }
 
+/// Adds an entry of this kind to the tree: value and key together.
 fn write(writes: &mut Writes, kind: Kind, index_entry: IndexEntry<'_>) -> Result<()> {
     let mut key = std::mem::take(&mut writes.scratch);
     key.clear();

@@ -33,6 +33,7 @@ const CHUNK_BYTES: usize = 8 << 10;
 /// older postings the numbers below.
 const FIRST_WHILE_BUILT: u32 = 1 << 31;
 
+/// The eager index.
 pub(super) struct Eager;
 
 impl IndexType for Eager {

@@ -32,6 +32,7 @@ use crate::index::{
     Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Origin, Range, Writes,
 };
 
+/// The embedded index.
 pub(super) struct Embedded;
 
 /// The share of excluded blocks above which an attribute counts as growing with time.
@@ -412,6 +413,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Queues blocks of a part.
     fn queue_blocks(&mut self, part: Part, hints: &[BlockHint], best: &mut BestCandidates) {
         for hint in hints {
             let unit = Unit::Block(*hint);

@@ -37,6 +37,7 @@ use crate::index::{
     Writes,
 };
 
+/// The range filter.
 pub(super) struct Filter;
 
 /// Read-ahead of a scan; less than this is read through the cache.

@@ -10,6 +10,7 @@ use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::lookup::value_range;
 use crate::index::{Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Range, Writes};
 
+/// The fingerprint index.
 pub(super) struct Fingerprint;
 
 impl IndexType for Fingerprint {

@@ -22,6 +22,7 @@ use crate::index::{
     Writes,
 };
 
+/// The lazy index.
 pub(super) struct Lazy;
 
 impl IndexType for Lazy {
@@ -215,10 +216,12 @@ fn each_posting(
     visit_list(parse(piece, seq, attribute)?, attribute, visit)
 }
 
+/// Parses a piece; `seq` is the number of the entry that holds it.
 fn parse<'p>(piece: &'p [u8], seq: Seq, attribute: &Attribute) -> Result<PostingList<'p>> {
     PostingList::parse(piece, seq).map_err(|_| malformed(attribute))
 }
 
+/// Visits the postings of a list, newest first, until `visit` returns false.
 fn visit_list(
     list: PostingList<'_>,
     attribute: &Attribute,
@@ -233,6 +236,7 @@ fn visit_list(
     Ok(())
 }
 
+/// The error for a malformed list in the attribute's index.
 #[cold]
 fn malformed(attribute: &Attribute) -> Error {
     Error::damaged(format!(

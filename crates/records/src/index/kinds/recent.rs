@@ -30,6 +30,7 @@ use crate::index::{
 };
 use esker_lsm::read::estimate::{Count, Units};
 
+/// The recency composite.
 pub(super) struct Recent;
 
 impl IndexType for Recent {
@@ -189,6 +190,7 @@ const CANCEL: u8 = 0;
 const ESCAPE: u8 = 1;
 
 impl<'a> Stored<'a> {
+    /// Appends the encoded entry.
     pub(super) fn encode(self, out: &mut Vec<u8>) {
         let key = match self {
             Stored::Add(key) => {
@@ -230,6 +232,7 @@ impl Count for Operands {
     }
 }
 
+/// Adds an entry to the list of the value.
 fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();

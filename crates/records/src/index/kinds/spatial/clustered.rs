@@ -16,6 +16,7 @@ use crate::index::{
     Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The index of records that are stored by location.
 pub(super) struct Clustered;
 
 impl IndexType for Clustered {

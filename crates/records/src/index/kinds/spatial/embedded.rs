@@ -15,6 +15,7 @@ use crate::index::cost::Figures;
 use crate::index::kinds::embedded::{self, Embedded};
 use crate::index::{Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Range, Writes};
 
+/// The index of points in the summaries of the data.
 pub(super) struct EmbeddedPoints {
     /// The dimensions of the boxes: two, or three with time.
     pub(super) dimensions: usize,

@@ -19,6 +19,7 @@ use crate::index::{
     Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The index of points in spatially partitioned tables.
 pub(super) struct Packed {
     /// The tree is compacted tiered, also if the dataset's other trees are leveled.
     pub(super) is_stacked: bool,

@@ -338,10 +338,12 @@ fn tables_stay_full_over_many_compactions() {
         }
         let points: usize = run.iter().map(|table| table.0.len()).sum();
         let fill = points as f64 / (run.len() * FULL) as f64;
-        println!(
-            "{name}: {} tables, {fill:.2} full; at most {most} at once",
+        assert!(
+            fill > 0.75,
+            "{name}: {} tables are {fill:.2} full",
             run.len()
         );
+        assert!(most <= 40, "{name}: a compaction wrote {most} tables");
     }
 }
 
