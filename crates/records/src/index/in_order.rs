@@ -1,8 +1,8 @@
 //! The index entries of a stand-alone index in the order of their values, from either end.
 //!
 //! Of the puts of one key of the tree only the newest counts. Going forward it comes first; going
-//! backward it comes last, so a put is held back until the key changes. Operands of a key are pieces
-//! of one list, and all count.
+//! backward it comes last, so a put is held back until the key changes. Operands of a key are
+//! pieces of one list, and all count.
 
 use std::ops::ControlFlow;
 
@@ -54,8 +54,8 @@ impl<'a> InOrder<'a> {
         InOrder::within(lookup, attribute, is_backward, readahead, &bounds)
     }
 
-    /// True if `counts` accepts one of the entries of the stand-in for values that have no encoding,
-    /// by its key and number. True also for types without a stand-in.
+    /// True if `counts` accepts one of the entries of the stand-in for values that have no
+    /// encoding, by its key and number. True also for types without a stand-in.
     pub(crate) fn any_other(
         lookup: &Lookup<'_>,
         attribute: &Attribute,

@@ -284,9 +284,9 @@ pub struct DeferredChange {
 
 /// The state that an index has read for its deferred changes ([`IndexType::prepare`]).
 pub trait Completion {
-    /// Adds to `batch` the entries that the changes write to their tree. `seqs` are the sequence numbers from
-    /// that of ordinal 0 to the last one of the batch. Called under the writer lock: it must read
-    /// only memory.
+    /// Adds to `batch` the entries that the changes write to their tree. `seqs` are the sequence
+    /// numbers from that of ordinal 0 to the last one of the batch. Called under the writer lock:
+    /// it must read only memory.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](esker_lsm::Error::Conflict) if the state of the index has changed

@@ -39,8 +39,8 @@ pub use kind::{
 };
 pub(crate) use kind::{VisitEntry, WritesSavepoint};
 pub(crate) use kinds::{
-    MatchVisitor, box_of, each_match, each_placed, each_point, is_filtered_scan, of as built_in,
-    stands_for_record,
+    MatchVisitor, box_of, each_match, each_point, each_record_in_area, is_filtered_scan,
+    of as built_in, stands_for_record,
 };
 pub use lookup::Lookup;
 pub(crate) use lookup::{FilterRule, Looks};

@@ -61,8 +61,9 @@ impl CompactionFilter for PostingFilter {
     }
 }
 
-/// The list without obsolete postings; `None` if it has no obsolete posting, or is malformed. Cancellations stay:
-/// readers skip them, and without them compactions would keep the postings that they cancel.
+/// The list without obsolete postings; `None` if it has no obsolete posting, or is malformed.
+/// Cancellations stay: readers skip them, and without them compactions would keep the postings that
+/// they cancel.
 fn without(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();

@@ -163,8 +163,8 @@ impl StagedPiece {
 /// Receives value, key and sequence number of an index entry; an error ends the walk.
 type VisitStaged<'v, E> = dyn FnMut(&[u8], &[u8], Seq) -> std::result::Result<(), E> + 'v;
 
-/// Visits each collected index entry, or those of the value `only`: value, key, sequence number. The
-/// order is by value, then by key or from the newest to the oldest, as the index type requires.
+/// Visits each collected index entry, or those of the value `only`: value, key, sequence number.
+/// The order is by value, then by key or from the newest to the oldest, as the index type requires.
 ///
 /// # Errors
 /// Any read error, and any error of `visit`.

@@ -216,14 +216,14 @@ impl Estimate<'_> {
     }
 
     /// Matches in the blocks that may match, given the counts of one of them.
-    fn by_block(&self, blocks: &Blocks, seen: Option<BlockCounts>) -> f64 {
-        match seen {
-            Some(seen) if !blocks.are_summarised => {
-                blocks.entries * seen.matches.max(MATCHES_IF_NONE_READ) / seen.records.max(1.0)
+    fn by_block(&self, blocks: &Blocks, counts: Option<BlockCounts>) -> f64 {
+        match counts {
+            Some(counts) if !blocks.are_summarised => {
+                blocks.entries * counts.matches.max(MATCHES_IF_NONE_READ) / counts.records.max(1.0)
             }
             // One block without matches does not mean that no block has any.
-            Some(seen) if seen.matches > 0.0 || blocks.count >= 2.0 => {
-                blocks.count * seen.matches.max(MATCHES_IF_NONE_READ)
+            Some(counts) if counts.matches > 0.0 || blocks.count >= 2.0 => {
+                blocks.count * counts.matches.max(MATCHES_IF_NONE_READ)
             }
             Some(_) => 0.0,
             None => blocks.count * MATCHES_ASSUMED,
@@ -235,7 +235,7 @@ impl Estimate<'_> {
         if !self.lookup.looks.take() {
             return Ok(None);
         }
-        let mut seen = BlockCounts {
+        let mut counts = BlockCounts {
             records: 0.0,
             matches: 0.0,
         };
@@ -248,13 +248,13 @@ impl Estimate<'_> {
             let Some(record) = RecordRef::parse(entries.value()) else {
                 continue;
             };
-            seen.records += 1.0;
+            counts.records += 1.0;
             let contains = |value: &[u8]| self.range.contains(value);
             if self.attribute.any_value(&record, contains) {
-                seen.matches += 1.0;
+                counts.matches += 1.0;
             }
         }
-        Ok(Some(seen))
+        Ok(Some(counts))
     }
 
     /// The blocks that may match, extrapolated from the summaries of some partitions.
@@ -280,9 +280,9 @@ impl Estimate<'_> {
             partitions.extend(all.map(|p| (part, p)));
         }
         let mut count = hints.len() as f64;
-        let some: Vec<_> = spread(&partitions, MAX_PARTITIONS).collect();
-        let scale = partitions.len() as f64 / some.len().max(1) as f64;
-        for (part, p) in some {
+        let read: Vec<_> = spread(&partitions, MAX_PARTITIONS).collect();
+        let scale = partitions.len() as f64 / read.len().max(1) as f64;
+        for (part, p) in read {
             let before = hints.len();
             let mut all = 0_usize;
             let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {

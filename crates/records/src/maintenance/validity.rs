@@ -161,8 +161,8 @@ impl Validity {
         }
     }
 
-    /// Prepares for the validation of about `total` candidates: builds a filter of keys if that pays
-    /// off. To be called before the validation.
+    /// Prepares for the validation of about `total` candidates: builds a filter of keys if that
+    /// pays off. To be called before the validation.
     ///
     /// # Errors
     /// Any read error.

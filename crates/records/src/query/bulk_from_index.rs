@@ -62,7 +62,7 @@ impl Bulk<'_> {
                 Ok(())
             }
         };
-        let walked = index::each_placed(&context.indexes(), attribute, range, &mut take);
+        let walked = index::each_record_in_area(&context.indexes(), attribute, range, &mut take);
         if !broke {
             walked?;
             placed.take_waiting()?;

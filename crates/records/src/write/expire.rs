@@ -30,12 +30,12 @@ const MAX_OVERTAKEN: usize = 1000;
 const MAX_CHANGES: usize = 100;
 
 impl Handle {
-    /// Deletes expired records while `go_on` returns true; returns their number. A record that
-    /// another writer replaces concurrently is skipped: a later call removes its expiry entry.
-    pub(crate) fn expire(&self, go_on: &dyn Fn() -> bool) -> Result<u64> {
+    /// Deletes expired records while `may_continue` returns true; returns their number. A record
+    /// that another writer replaces concurrently is skipped: a later call removes its expiry entry.
+    pub(crate) fn expire(&self, may_continue: &dyn Fn() -> bool) -> Result<u64> {
         let (mut expired, mut changes) = (0, 0);
         let mut overtaken = HashSet::new();
-        while go_on() && overtaken.len() <= MAX_OVERTAKEN {
+        while may_continue() && overtaken.len() <= MAX_OVERTAKEN {
             match self.expire_some(&overtaken) {
                 Ok(None) => break,
                 Ok(Some(records)) => {

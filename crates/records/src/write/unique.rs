@@ -9,9 +9,9 @@
 //!
 //! **Invariant.** An index entry of a value is written with every record that has it, under the
 //! number of the record. So if no entry of a value is newer than the search, no record that the
-//! search did not see holds the value. While an index is built, it has the entries of later writes only;
-//! those of earlier records are searched in the staging tree once that is complete, and before
-//! that the build itself finds duplicates (`ddl/unique.rs`).
+//! search did not see holds the value. While an index is built, it has the entries of later writes
+//! only; those of earlier records are searched in the staging tree once that is complete, and
+//! before that the build itself finds duplicates (`ddl/unique.rs`).
 //!
 //! A record that has expired holds no values. Here the time must be one that the store never takes
 //! back ([`esker_lsm::Group::believed_time`]), unlike the time of reads.

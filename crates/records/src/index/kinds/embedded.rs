@@ -162,8 +162,8 @@ pub(super) fn candidates(
     walk.run(best)
 }
 
-/// Estimates how many records an index of summaries reads for a range. `values` is the same range in
-/// the form of the summaries.
+/// Estimates how many records an index of summaries reads for a range. `values` is the same range
+/// in the form of the summaries.
 ///
 /// # Errors
 /// Any read error.

@@ -47,8 +47,9 @@ const READAHEAD: usize = 256 << 10;
 pub(crate) trait MatchVisitor {
     /// False if no record between these sequence numbers is needed.
     fn wants(&mut self, min: Seq, max: Seq) -> bool;
-    /// Receives a record with a value in the range: sequence number, key, stored record. Each record
-    /// comes once. Unless it `is_current`, a component that was not read may have a newer version.
+    /// Receives a record with a value in the range: sequence number, key, stored record. Each
+    /// record comes once. Unless it `is_current`, a component that was not read may have a newer
+    /// version.
     fn visit(&mut self, seq: Seq, key: &[u8], record: &[u8], is_current: bool) -> Result<()>;
 }
 

@@ -244,8 +244,8 @@ fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) ->
 }
 
 /// The compaction filter that drops entries replaced by a newer entry of the same value and key. It
-/// remembers the keys of a value, newest first, in bounded memory. Beyond that, replaced entries may
-/// stay, which costs only time and space.
+/// remembers the keys of a value, newest first, in bounded memory. Beyond that, replaced entries
+/// may stay, which costs only time and space.
 pub(super) struct Cleaning {
     /// The number of entries kept per value and key: as many as versions of a record.
     pub(super) versions: usize,
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_restored_whatever_their_keys_begin_with() {
+    fn an_entry_decodes_to_what_was_encoded_for_any_first_byte_of_its_key() {
         for key in [
             &b"\0"[..],
             b"\x01",

@@ -31,15 +31,15 @@ pub(crate) fn each_point(
 }
 
 /// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
-pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
+pub(crate) type VisitClusteredRecord<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
 
 /// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
 /// times in the range is visited once.
-pub(crate) fn each_placed(
+pub(crate) fn each_record_in_area(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    visit: &mut VisitPlaced<'_>,
+    visit: &mut VisitClusteredRecord<'_>,
 ) -> Result<()> {
     let mut all = BestCandidates::new(Window::all());
     each_put(

@@ -14,10 +14,10 @@
 //! **Layouts.** `z` is a composite index; an area is one walk over its ranges, which reads each
 //! block once (`index/walk.rs`): few ranges if metadata shows few entries in them, otherwise more.
 //! `mbr` and `stacked` have the same keys and a partitioner (`partition.rs`), so the boxes of the
-//! tables of a run do not overlap, and tables whose box is outside an area are skipped. The two differ
-//! only in their compaction policy; in levels, tables take turns by the z-value of their box's
-//! centre. `embedded` is the embedded index with boxes as zone maps. `clustered` is `z` with the
-//! full records in its entries.
+//! tables of a run do not overlap, and tables whose box is outside an area are skipped. The two
+//! differ only in their compaction policy; in levels, tables take turns by the z-value of their
+//! box's centre. `embedded` is the embedded index with boxes as zone maps. `clustered` is `z` with
+//! the full records in its entries.
 //!
 //! **Place and time.** A point at a time is a value of an attribute whose path names both fields
 //! (`model/schema/point_time.rs`). Its encoding begins with a period of time and a cell of three
@@ -48,6 +48,6 @@ mod partition;
 mod ranges;
 mod z;
 
-pub(crate) use each::{each_placed, each_point, stands_for_record};
+pub(crate) use each::{each_point, each_record_in_area, stands_for_record};
 pub(crate) use layouts::{PointType, of};
 pub(crate) use ranges::box_of;

@@ -1,5 +1,5 @@
-//! The ranges of keys, and the tables, that may have the points of an area. Both cover all points of
-//! the area, and some outside of it.
+//! The ranges of keys, and the tables, that may have the points of an area. Both cover all points
+//! of the area, and some outside of it.
 
 use esker_lsm::version::TableFile;
 use esker_model::geometry::{Bounds, Relation};
@@ -16,14 +16,14 @@ const ENTRIES_PER_RANGE: u64 = 400;
 /// The same for entries that contain their records: a block holds a tenth as many.
 const RECORDS_PER_RANGE: u64 = 40;
 
-/// The bounding box of the points in a spatially partitioned table, and their first and last time if
-/// they have times; `None` for other tables.
+/// The bounding box of the points in a spatially partitioned table, and their first and last time
+/// if they have times; `None` for other tables.
 pub(crate) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
     partition::bounds_of(file.bounds())
 }
 
-/// True if a table may have points of a range: it is not spatially partitioned, or its box meets the
-/// area.
+/// True if a table may have points of a range: it is not spatially partitioned, or its box meets
+/// the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     let Some((bounds, times)) = box_of(file) else {
         return true;
@@ -38,8 +38,8 @@ pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     !range.regions.iter().any(|region| outside(region))
 }
 
-/// Ranges of keys of a tree in z-order that contain all points of a range. Few coarse ranges, if few
-/// points lie in them; many fine ranges, if these exclude enough points to pay off.
+/// Ranges of keys of a tree in z-order that contain all points of a range. Few coarse ranges, if
+/// few points lie in them; many fine ranges, if these exclude enough points to pay off.
 ///
 /// # Errors
 /// Any read error.
