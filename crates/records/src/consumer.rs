@@ -221,8 +221,8 @@ impl Store {
         Ok(all)
     }
 
-    /// The time at which the first change after `position` was written: in the tree `data`, or in
-    /// any tree. Reads the log up to this change.
+    /// The time at which the first change after `position` was written, in milliseconds since 1970:
+    /// in the tree `data`, or in any tree. Reads the log up to this change.
     fn unread_since(
         &self,
         position: Position,

@@ -522,8 +522,9 @@ impl DatasetWrites {
         self.saved = Some(self.writes.savepoint());
     }
 
-    /// Removes the additions of the commit.
+    /// Removes the additions of the commit since [`DatasetWrites::save`].
     pub(super) fn restore(&mut self) {
+        debug_assert!(self.saved.is_some(), "nothing was saved");
         if let Some(saved) = self.saved {
             self.writes.rewind(saved);
         }

@@ -8,7 +8,7 @@ use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, TreeChange, TreeId};
 
 use crate::catalog::{Role, TreeConfig, notes_tree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::Handle;
 
 impl Handle {
@@ -49,7 +49,8 @@ impl Handle {
         let mut cursor = snapshot.cursor(tree, 0);
         cursor.seek_first()?;
         while cursor.valid() {
-            let name = String::from_utf8_lossy(cursor.key()).into_owned();
+            let name = String::from_utf8(cursor.key().to_vec());
+            let name = name.map_err(|_| Error::damaged("the name of a note is not UTF-8"))?;
             notes.insert(name, cursor.value().to_vec());
             cursor.next()?;
         }
