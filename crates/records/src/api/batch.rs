@@ -10,6 +10,7 @@ use super::dataset::Dataset;
 use super::parts::Parts;
 use crate::error::Result;
 use crate::store::Store;
+use crate::write::KeyRule;
 
 /// Writes to any datasets of a store that are applied together or not at all
 /// ([`crate::Database::batch`]). A batch can be filled again after a commit, which saves
@@ -60,7 +61,8 @@ impl Batch {
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.0.serialised(&dataset.handle, record, false)
+        self.0
+            .serialised(&dataset.handle, record, KeyRule::MayExist)
     }
 
     /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
@@ -69,7 +71,9 @@ impl Batch {
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.0.part(&dataset.handle)?.put(json.as_ref(), false)
+        self.0
+            .part(&dataset.handle)?
+            .put(json.as_ref(), KeyRule::MayExist)
     }
 
     /// Adds a record whose key must be new when the batch is committed: neither the store nor
@@ -80,7 +84,8 @@ impl Batch {
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.0.serialised(&dataset.handle, record, true)
+        self.0
+            .serialised(&dataset.handle, record, KeyRule::MustBeNew)
     }
 
     /// As [`Batch::insert`], for the text of a JSON object.
@@ -89,7 +94,9 @@ impl Batch {
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.0.part(&dataset.handle)?.put(json.as_ref(), true)
+        self.0
+            .part(&dataset.handle)?
+            .put(json.as_ref(), KeyRule::MustBeNew)
     }
 
     /// Adds the deletion of a key, whether or not it has a record.

@@ -13,7 +13,7 @@ use super::dataset::Dataset;
 use super::options::Options;
 use super::reading::check_key_type;
 use crate::background::MaintenanceThread;
-use crate::catalog::{Layout, Step, is_of_extension, renamed_trees};
+use crate::catalog::{CompactionStep, Layout, is_of_extension, renamed_trees};
 use crate::check::{self, CheckReport};
 use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
@@ -191,7 +191,7 @@ impl Database {
     fn current(&self, name: &str) -> Result<Arc<DatasetState>> {
         let datasets = self.shared.datasets.lock();
         let current = datasets.get(name).cloned();
-        current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
+        current.ok_or_else(|| Error::unknown_dataset_among(name, datasets.keys()))
     }
 
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -340,12 +340,12 @@ impl Database {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
         };
-        group.compact_trees(&trees_in(Step::Report))?;
-        group.compact_trees(&trees_in(Step::Drop))?;
+        group.compact_trees(&trees_in(CompactionStep::Report))?;
+        group.compact_trees(&trees_in(CompactionStep::Drop))?;
         let written = layouts.iter().flat_map(|layout| layout.written());
         let indexes = written.filter_map(|(_, attribute)| attribute.tree);
         group.drop_obsolete(&indexes.collect::<Vec<_>>())?;
-        Ok(group.compact_trees(&trees_in(Step::Forget))?)
+        Ok(group.compact_trees(&trees_in(CompactionStep::Forget))?)
     }
 
     /// The position after everything that is visible now: a feed from there begins with the next

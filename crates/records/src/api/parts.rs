@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::{Handle, Store};
-use crate::write::{DatasetWrites, commit};
+use crate::write::{DatasetWrites, KeyRule, commit};
 
 /// The parts of a batch.
 pub(super) struct Parts {
@@ -53,12 +53,12 @@ impl Parts {
         &mut self,
         dataset: &Handle,
         record: &(impl Serialize + ?Sized),
-        insert: bool,
+        rule: KeyRule,
     ) -> Result<()> {
         let mut json = std::mem::take(&mut self.json);
         json.clear();
         let written = record::serialise(record, &mut json);
-        let result = written.and_then(|()| self.part(dataset)?.put(&json, insert));
+        let result = written.and_then(|()| self.part(dataset)?.put(&json, rule));
         self.json = json;
         result
     }

@@ -166,7 +166,7 @@ impl StoreSnapshot {
             .datasets
             .get(name)
             .cloned()
-            .ok_or_else(|| Error::unknown_among(name, self.datasets.keys()))?;
+            .ok_or_else(|| Error::unknown_dataset_among(name, self.datasets.keys()))?;
         DatasetSnapshot::new(View {
             layout: current.layout_in(self.snapshot.version()),
             dataset: Handle::new(self.shared.clone(), current, None),

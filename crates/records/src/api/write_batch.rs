@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::parts::Parts;
 use crate::error::Result;
 use crate::store::Handle;
-use crate::write::DatasetWrites;
+use crate::write::{DatasetWrites, KeyRule};
 
 /// Writes to one dataset that are applied together or not at all ([`crate::Dataset::batch`]). A
 /// batch can be filled again after a commit, which saves allocations.
@@ -39,22 +39,24 @@ impl<K> WriteBatch<K> {
 
     /// See [`crate::Batch::put`].
     pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.parts.serialised(&self.dataset, record, false)
+        self.parts
+            .serialised(&self.dataset, record, KeyRule::MayExist)
     }
 
     /// See [`crate::Batch::put_json`].
     pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part()?.put(json.as_ref(), false)
+        self.part()?.put(json.as_ref(), KeyRule::MayExist)
     }
 
     /// See [`crate::Batch::insert`].
     pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.parts.serialised(&self.dataset, record, true)
+        self.parts
+            .serialised(&self.dataset, record, KeyRule::MustBeNew)
     }
 
     /// See [`crate::Batch::insert_json`].
     pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part()?.put(json.as_ref(), true)
+        self.part()?.put(json.as_ref(), KeyRule::MustBeNew)
     }
 
     fn part(&mut self) -> Result<&mut DatasetWrites> {

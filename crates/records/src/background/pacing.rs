@@ -5,7 +5,7 @@
 //! many keys are new since the last repair, so that it stays cheap compared to the writes, and
 //! compactions know what they can drop.
 
-use crate::maintenance::cost::{ASK, FETCH};
+use crate::maintenance::cost::{FETCH, PROBE};
 
 /// A repair by key is due when one in this many of all keys was written since the last repair.
 const PART: u64 = 4;
@@ -49,7 +49,7 @@ impl Backlog {
 
     /// The wasted time in microseconds.
     pub(crate) fn waste(&self) -> f64 {
-        self.asked as f64 * ASK + self.wasted as f64 * FETCH
+        self.asked as f64 * PROBE + self.wasted as f64 * FETCH
     }
 }
 

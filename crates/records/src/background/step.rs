@@ -10,7 +10,7 @@ use esker_model::definition::Repair;
 use super::choose::choose;
 use super::pacing::{Backlog, due};
 use crate::catalog::Layout;
-use crate::ddl::Target;
+use crate::ddl::MigrationTarget;
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::maintenance::cost::Workload;
@@ -49,7 +49,7 @@ impl Handle {
             return Ok(());
         }
         if !self.has_converged() {
-            return self.change_to(Target::Present, go_on);
+            return self.change_to(MigrationTarget::Present, go_on);
         }
         if settings.auto && self.consider(layout, snapshot, go_on)? {
             return Ok(());
@@ -61,7 +61,7 @@ impl Handle {
         Ok(())
     }
 
-    fn change_to(&self, target: Target, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn change_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
         let report = self.while_wanted(go_on, |go_on| {
             self.migrate(target, &options, &mut |_| control_flow(go_on()))
@@ -167,7 +167,7 @@ impl Handle {
             return Ok(false);
         }
         let to = choice.strategy;
-        self.change_to(Target::Chosen { present, to }, go_on)?;
+        self.change_to(MigrationTarget::Chosen { present, to }, go_on)?;
         Ok(true)
     }
 

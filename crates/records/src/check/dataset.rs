@@ -12,7 +12,7 @@ use super::report::CheckReport;
 use crate::bodies::{self, ReadAhead};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::staging::{Gathered, each_staged};
+use crate::index::staging::{StagingProgress, each_staged};
 use crate::index::{self, Attribute, Looks, VisitEntry};
 use crate::maintenance;
 use crate::store::Handle;
@@ -27,8 +27,8 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let (snapshot, layout) = (&now.snapshot, &*now.layout);
     let staging = layout.building.as_ref().and_then(|b| b.staging);
     let gathered = match staging {
-        Some(staging) => Gathered::read(snapshot, staging)?,
-        None => Gathered::default(),
+        Some(staging) => StagingProgress::read(snapshot, staging)?,
+        None => StagingProgress::default(),
     };
     let set = layout.superseded.and_then(|tree| snapshot.superseded(tree));
     let mut check = Check {
@@ -85,7 +85,7 @@ impl Check<'_> {
 
     /// Reads all records, and checks on the way what is compared entry by entry: the obsolete set
     /// and the expiry times.
-    fn read_records(&mut self, gathered: &Gathered) -> Result<Required> {
+    fn read_records(&mut self, gathered: &StagingProgress) -> Result<Required> {
         let (snapshot, layout) = (self.snapshot, self.layout);
         let mut expect = Expect {
             layout,
@@ -204,9 +204,18 @@ impl Check<'_> {
             }
             let holders = Holders::new(&self.name, layout, snapshot, &dataset.shared.group);
             let mut duplicates = Duplicates::new(holders, index);
-            let mut add = |value: &[u8], key: &[u8], seq| duplicates.add(value, key, seq);
-            let result = self.each_entry(index.attribute, &mut add);
-            let found = duplicates.finish(result);
+            let mut duplicate = None;
+            let result = self.each_entry(index.attribute, &mut |value, key, seq| {
+                if duplicate.is_none() {
+                    duplicate = duplicates.add(value, key, seq)?;
+                }
+                Ok(())
+            });
+            let found = match (duplicate, result) {
+                (Some(duplicate), _) => Ok(Some(duplicate)),
+                (None, Ok(())) => duplicates.finish(),
+                (None, Err(error)) => Err(error),
+            };
             match found {
                 Ok(None) => {}
                 Ok(Some(duplicate)) => self.report.errors.push(duplicate.to_string()),
@@ -283,7 +292,7 @@ impl Check<'_> {
 /// The expected contents of the indexes, for the records visited so far.
 struct Expect<'a> {
     layout: &'a Layout,
-    gathered: &'a Gathered,
+    gathered: &'a StagingProgress,
     /// By attribute.
     indexes: Vec<Sum>,
     /// For an index under construction: entries of new writes, and collected entries.

@@ -115,7 +115,7 @@ impl<'a> IndexSource<'a> {
         view.snapshot.check_open()?;
         let kept = &view.dataset.current.kept_filter;
         let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
-        if !validity.can_tell() {
+        if !validity.validates_without_records() {
             return Ok(None);
         }
         Ok(Some(IndexSource {

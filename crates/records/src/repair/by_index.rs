@@ -46,7 +46,7 @@ fn one(
         work.group.dir(),
         work.share(),
     );
-    let mut cursor = index::every::EveryEntry::new(&work.snapshot, attribute, READAHEAD)?;
+    let mut cursor = index::all_entries::AllEntries::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
         let (collector, sorter) = (&mut collector, &mut sorter);
         cursor.each(&mut |key, seq| {

@@ -1,5 +1,5 @@
-//! All index entries of an index, including older ones of the same value and key: a compaction may
-//! drop the newer entries that hide them.
+//! A cursor over all index entries of an index, including older ones of the same value and key: a
+//! compaction may drop the newer entries that hide them. Repairs by index read with it.
 
 use esker_lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
@@ -8,28 +8,32 @@ use super::kind::Attribute;
 use crate::error::Result;
 
 /// A cursor over the entries of an index, in the order of its tree.
-pub(crate) struct EveryEntry<'a> {
+pub(crate) struct AllEntries<'a> {
     attribute: &'a Attribute,
     cursor: EntryCursor,
-    begun: bool,
+    has_begun: bool,
 }
 
-impl<'a> EveryEntry<'a> {
+impl<'a> AllEntries<'a> {
+    /// A cursor before the first entry of the attribute's index.
+    ///
+    /// # Errors
+    /// If the index has no tree.
     pub(crate) fn new(
         snapshot: &Snapshot,
         attribute: &'a Attribute,
         readahead: usize,
-    ) -> Result<EveryEntry<'a>> {
-        Ok(EveryEntry {
+    ) -> Result<AllEntries<'a>> {
+        Ok(AllEntries {
             cursor: snapshot.entries(attribute.index_tree()?, readahead),
             attribute,
-            begun: false,
+            has_begun: false,
         })
     }
 
     /// Advances to the next entry; false at the end.
     pub(crate) fn next_entry(&mut self) -> Result<bool> {
-        if std::mem::replace(&mut self.begun, true) {
+        if std::mem::replace(&mut self.has_begun, true) {
             self.cursor.next()?
         } else {
             self.cursor.seek_first()?

@@ -1,4 +1,5 @@
-//! Estimates how many candidates an index has that consists of the summaries of the data's tables.
+//! Estimates how many candidates an index has that consists of the summaries of the data's tables
+//! (embedded, fingerprint, filter, embedded points).
 //!
 //! Each table has a sample of its records' values. If enough of the sample is in the range, it
 //! gives the estimate. For rare values, index types with summaries of blocks count the blocks that
@@ -17,40 +18,46 @@ use crate::error::Result;
 use esker_model::range::Range;
 
 /// The most partitions whose summaries are read, evenly spread over those that may match.
-const PARTITIONS: usize = 16;
+const MAX_PARTITIONS: usize = 16;
 
 /// The approximate number of data blocks in a partition.
-const BLOCKS: f64 = 64.0;
+const BLOCKS_PER_PARTITION: f64 = 64.0;
 
 /// Entries of a memtable that are tested if its order does not show which of them are in the range.
-const SHOWN: usize = 256;
+const TESTED_ENTRIES: usize = 256;
 
 /// The assumed number of matches in a block, before any block was read.
-const OF_ONE: f64 = 2.0;
+const MATCHES_ASSUMED: f64 = 2.0;
 
 /// The assumed number of matches in a block if the one that was read has none.
-const OF_UNSEEN: f64 = 0.5;
+const MATCHES_IF_NONE_READ: f64 = 0.5;
 
-/// The most tables whose samples are read, and the approximate number of entries in these samples.
-const TABLES: usize = 16;
-const SAMPLED: u64 = 8192;
+/// The most tables whose samples are read.
+const MAX_SAMPLES: usize = 16;
 
-/// The approximate size of the largest sample, and the inverse share of a small table in its
-/// sample.
+/// The approximate number of entries in these samples.
+const SAMPLED_ENTRIES: u64 = 8192;
+
+/// The approximate size of the largest sample, in entries.
 const LARGEST_SAMPLE: u64 = 3000;
-const ONE_IN: u64 = 8;
 
-/// A table that may have matches, with the blocks that its fingerprint map gives, if it has one.
+/// A small table has one in this many entries in its sample.
+const ENTRIES_PER_SAMPLED: u64 = 8;
+
+/// A table that may have matches.
 struct Part {
     table: Arc<Table>,
+    /// The attribute's slot among its summaries; `None` for a table older than the index.
     slot: Option<usize>,
+    /// The blocks that its fingerprint map gives, if it has one.
     mapped: Option<Vec<BlockHint>>,
 }
 
 /// The blocks that may have matches.
 struct Blocks {
-    /// The number of blocks, and of the entries in them.
+    /// The number of blocks.
     count: f64,
+    /// The number of entries in them.
     entries: f64,
     /// A block from the middle.
     middle: Option<(Arc<Table>, BlockHint)>,
@@ -59,20 +66,25 @@ struct Blocks {
 }
 
 /// The counts of a block that was read.
-struct Seen {
+struct BlockCounts {
     records: f64,
     matches: f64,
 }
 
+/// An estimate for one attribute and range.
 struct Estimate<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
     range: &'a Range,
+    /// The range in the form of the summaries.
     values: &'a ValueRange,
 }
 
 /// Estimates the number of candidates for `range`; `values` is the same range in the form of the
 /// summaries.
+///
+/// # Errors
+/// Any read error.
 pub(super) fn estimate(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -109,6 +121,8 @@ pub(super) fn estimate(
 }
 
 impl Estimate<'_> {
+    /// Matches in a memtable: exactly those of its ordered map, extrapolated from some of them for
+    /// an area.
     fn of_memtable(&self, memtable: &esker_lsm::memtable::Memtable) -> Result<f64> {
         let Some(slot) = memtable.slot_of(self.attribute.id) else {
             return Ok(memtable.len() as f64);
@@ -119,16 +133,20 @@ impl Estimate<'_> {
         if self.range.regions.is_empty() {
             return Ok(all);
         }
-        let (mut shown, mut inside) = (0, 0);
+        let (mut tested, mut inside) = (0, 0);
         cursor.seek(&lo, MAX_SEQ)?;
-        while shown < SHOWN && cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
-            shown += 1;
+        while tested < TESTED_ENTRIES
+            && cursor.valid()
+            && hi.as_deref().is_none_or(|hi| cursor.key() < hi)
+        {
+            tested += 1;
             inside += usize::from(self.range.contains(cursor.key()));
             cursor.next()?;
         }
-        Ok(all * inside as f64 / shown.max(1) as f64)
+        Ok(all * inside as f64 / tested.max(1) as f64)
     }
 
+    /// A table, with the blocks that its fingerprint map gives.
     fn part(&self, table: &Arc<Table>) -> Result<Part> {
         let slot = table.slot_of(self.attribute.id);
         let mut hints = Vec::new();
@@ -145,6 +163,7 @@ impl Estimate<'_> {
         })
     }
 
+    /// Matches in the tables: by their samples, if these suffice; otherwise by their blocks.
     fn of_parts(&self, parts: &[Part]) -> Result<f64> {
         let all: u64 = parts.iter().map(|part| puts(&part.table)).sum();
         let sample = self.sample(parts, all)?;
@@ -163,7 +182,7 @@ impl Estimate<'_> {
             return Ok(estimated);
         }
         let by_block = match &blocks.middle {
-            Some((table, hint)) => self.by_block(&blocks, self.look(table, hint)?),
+            Some((table, hint)) => self.by_block(&blocks, self.read_block(table, hint)?),
             None => 0.0,
         };
         Ok(match estimated {
@@ -181,11 +200,12 @@ impl Estimate<'_> {
     /// The combined samples of some tables.
     fn sample(&self, parts: &[Part], all: u64) -> Result<SampleShare> {
         let each = all / parts.len().max(1) as u64;
-        let of_one = (each / ONE_IN).clamp(1, LARGEST_SAMPLE);
-        let most = ((SAMPLED / of_one) as usize).clamp(2, TABLES);
+        let of_one = (each / ENTRIES_PER_SAMPLED).clamp(1, LARGEST_SAMPLE);
+        let most = ((SAMPLED_ENTRIES / of_one) as usize).clamp(2, MAX_SAMPLES);
         let meets = |value: &[u8]| self.range.contains(value);
         let mut sample = SampleShare::default();
         for part in spread(parts, most) {
+            // A table older than the index has no sample of the attribute.
             let Some(slot) = part.slot else { continue };
             let counted = part.table.sampled(slot, self.lookup.data_cost, &meets)?;
             if let Some(counted) = counted {
@@ -195,26 +215,27 @@ impl Estimate<'_> {
         Ok(sample)
     }
 
-    fn by_block(&self, blocks: &Blocks, seen: Option<Seen>) -> f64 {
-        match seen {
-            Some(seen) if !blocks.are_summarised => {
-                blocks.entries * seen.matches.max(OF_UNSEEN) / seen.records.max(1.0)
+    /// Matches in the blocks that may match, given the counts of one of them.
+    fn by_block(&self, blocks: &Blocks, counts: Option<BlockCounts>) -> f64 {
+        match counts {
+            Some(counts) if !blocks.are_summarised => {
+                blocks.entries * counts.matches.max(MATCHES_IF_NONE_READ) / counts.records.max(1.0)
             }
             // One block without matches does not mean that no block has any.
-            Some(seen) if seen.matches > 0.0 || blocks.count >= 2.0 => {
-                blocks.count * seen.matches.max(OF_UNSEEN)
+            Some(counts) if counts.matches > 0.0 || blocks.count >= 2.0 => {
+                blocks.count * counts.matches.max(MATCHES_IF_NONE_READ)
             }
             Some(_) => 0.0,
-            None => blocks.count * OF_ONE,
+            None => blocks.count * MATCHES_ASSUMED,
         }
     }
 
     /// Reads a block, if the budget of the estimate allows it.
-    fn look(&self, table: &Table, hint: &BlockHint) -> Result<Option<Seen>> {
+    fn read_block(&self, table: &Table, hint: &BlockHint) -> Result<Option<BlockCounts>> {
         if !self.lookup.looks.take() {
             return Ok(None);
         }
-        let mut seen = Seen {
+        let mut counts = BlockCounts {
             records: 0.0,
             matches: 0.0,
         };
@@ -223,17 +244,17 @@ impl Estimate<'_> {
             if entries.kind() != Kind::Put {
                 continue;
             }
-            // A query that reads the record reports the damage.
+            // Only an estimate: a query that reads the record reports the damage.
             let Some(record) = RecordRef::parse(entries.value()) else {
                 continue;
             };
-            seen.records += 1.0;
+            counts.records += 1.0;
             let contains = |value: &[u8]| self.range.contains(value);
             if self.attribute.any_value(&record, contains) {
-                seen.matches += 1.0;
+                counts.matches += 1.0;
             }
         }
-        Ok(Some(seen))
+        Ok(Some(counts))
     }
 
     /// The blocks that may match, extrapolated from the summaries of some partitions.
@@ -247,7 +268,7 @@ impl Estimate<'_> {
                 let of_blocks = mapped
                     .iter()
                     .map(|hint| table.partition_entries(hint.partition));
-                entries += of_blocks.sum::<u64>() as f64 / BLOCKS;
+                entries += of_blocks.sum::<u64>() as f64 / BLOCKS_PER_PARTITION;
                 hints.extend(mapped.iter().map(|hint| (table.clone(), *hint)));
                 continue;
             }
@@ -259,9 +280,9 @@ impl Estimate<'_> {
             partitions.extend(all.map(|p| (part, p)));
         }
         let mut count = hints.len() as f64;
-        let some: Vec<_> = spread(&partitions, PARTITIONS).collect();
-        let scale = partitions.len() as f64 / some.len().max(1) as f64;
-        for (part, p) in some {
+        let read: Vec<_> = spread(&partitions, MAX_PARTITIONS).collect();
+        let scale = partitions.len() as f64 / read.len().max(1) as f64;
+        for (part, p) in read {
             let before = hints.len();
             let mut all = 0_usize;
             let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
@@ -297,6 +318,7 @@ impl Estimate<'_> {
     }
 }
 
+/// The number of puts in a table.
 fn puts(table: &Table) -> u64 {
     table.meta().entries - table.meta().deletes.min(table.meta().entries)
 }

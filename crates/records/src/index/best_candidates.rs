@@ -1,4 +1,7 @@
-//! The K best candidates of a search, and the bounds by which the search skips the rest.
+//! The K best candidates of a search (top-K), and the bounds by which the search skips the rest.
+//!
+//! Up to K candidates are a plain list. From then on they are a heap with the worst on top, and
+//! only a candidate with a better rank than that one is kept.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -42,41 +45,45 @@ pub(crate) struct Window {
     pub(crate) order: Recency,
     /// Only candidates after the one with this sequence number.
     pub(crate) after: Option<Seq>,
-    /// The number of candidates.
+    /// The number of candidates (K).
     pub(crate) want: usize,
-    /// Returns fewer candidates if their keys take more than this many bytes.
+    /// The search returns fewer candidates if their keys take more than this many bytes.
     pub(crate) bytes: usize,
 }
 
-/// The writes whose entries are sought, and the worst rank among them.
-pub(crate) struct Among {
+/// The writes whose entries are sought.
+pub(crate) struct SoughtWrites {
     numbers: SeqSet,
     /// The worst rank of a number.
-    until: u64,
+    worst_rank: u64,
 }
 
-impl Among {
-    /// For candidates in an order, best first; `None` if there are none. The window is that of a
-    /// search for their entries.
-    pub(crate) fn of(order: Recency, candidates: &[Candidate]) -> Option<(Window, Among)> {
+impl SoughtWrites {
+    /// The writes of `candidates`, which are in this order, best first; `None` without candidates.
+    /// The window is that of a search for their entries.
+    pub(crate) fn of(order: Recency, candidates: &[Candidate]) -> Option<(Window, SoughtWrites)> {
         let (first, last) = candidates.first().zip(candidates.last())?;
         let after = if order == Recency::Newest {
             first.seq.checked_add(1)
         } else {
             first.seq.checked_sub(1)
         };
+        debug_assert!(
+            candidates.is_sorted_by_key(|candidate| order.rank(candidate.seq)),
+            "best first"
+        );
         let mut numbers: Vec<Seq> = candidates.iter().map(|candidate| candidate.seq).collect();
         numbers.sort_unstable();
-        let among = Among {
+        let sought = SoughtWrites {
             numbers: numbers.into_iter().collect(),
-            until: order.rank(last.seq),
+            worst_rank: order.rank(last.seq),
         };
         let window = Window {
             order,
             after,
             ..Window::all()
         };
-        Some((window, among))
+        Some((window, sought))
     }
 }
 
@@ -94,27 +101,28 @@ impl Window {
 
 /// Keeps the best of the offered candidates, as many as the query needs, so that this number bounds
 /// its memory.
-pub struct Best {
+pub struct BestCandidates {
     window: Window,
     /// The candidates in arrival order, while there are fewer than wanted.
     early: Vec<Ranked<Candidate>>,
     /// All candidates from then on, the worst on top.
     heap: BinaryHeap<Ranked<Candidate>>,
+    /// The rank of the last candidate that the query has returned: only worse ones are wanted.
     after_rank: Option<u64>,
     /// True if a candidate was rejected or dropped.
     overflowed: bool,
     /// Bytes of the records that candidates contain.
-    held: usize,
-    /// Bytes of the candidates themselves.
+    record_bytes: usize,
+    /// Bytes of the candidates themselves, without their records.
     bytes: usize,
     /// Obsolete writes, whose entries are skipped.
     obsolete: Option<Arc<Superseded>>,
     /// The number of skipped entries.
-    passed_over: u64,
+    skipped: u64,
     /// The writes whose entries are sought, if they are known.
-    among: Option<Among>,
-    /// Entries offered so far; counted only if `among` is set.
-    seen: u64,
+    sought: Option<SoughtWrites>,
+    /// Entries offered so far; counted only if `sought` is set.
+    offered: u64,
 }
 
 /// The size of a candidate without its key, in bytes.
@@ -124,54 +132,57 @@ const CANDIDATE_BYTES: usize = 96;
 const EXPECTED: usize = 32;
 
 /// The most bytes of records that candidates may contain; beyond it only their keys are kept.
-const HELD_LIMIT: usize = 4 << 20;
+const MAX_RECORD_BYTES: usize = 4 << 20;
 
-impl Best {
-    pub(crate) fn new(window: Window) -> Best {
+impl BestCandidates {
+    /// No candidates yet, of those that a search with this window needs.
+    pub(crate) fn new(window: Window) -> BestCandidates {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
-        Best {
+        BestCandidates {
             window,
             // Allocated once, because growing a vector always takes the allocator's lock.
             early: Vec::with_capacity(window.want.min(EXPECTED)),
             heap: BinaryHeap::new(),
             after_rank,
             overflowed: false,
-            held: 0,
+            record_bytes: 0,
             bytes: 0,
             obsolete: None,
-            passed_over: 0,
-            among: None,
-            seen: 0,
+            skipped: 0,
+            sought: None,
+            offered: 0,
         }
     }
 
     /// Keeps only the entries of some writes.
-    pub(crate) fn only(self, among: Among) -> Best {
-        Best {
-            among: Some(among),
+    pub(crate) fn only(self, sought: SoughtWrites) -> BestCandidates {
+        BestCandidates {
+            sought: Some(sought),
             ..self
         }
     }
 
     /// The number of entries between the first and the last of the writes that are sought.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen
+    pub(crate) fn offered(&self) -> u64 {
+        self.offered
     }
 
     /// True if no sought write has this rank or a worse one.
     #[inline]
     fn is_behind(&self, rank: u64) -> bool {
-        self.among.as_ref().is_some_and(|among| rank > among.until)
+        self.sought
+            .as_ref()
+            .is_some_and(|sought| rank > sought.worst_rank)
     }
 
     /// Skips the index entries of the writes in `obsolete`.
-    pub(crate) fn without(self, obsolete: Option<Arc<Superseded>>) -> Best {
-        Best { obsolete, ..self }
+    pub(crate) fn without(self, obsolete: Option<Arc<Superseded>>) -> BestCandidates {
+        BestCandidates { obsolete, ..self }
     }
 
     /// The number of entries that were skipped as obsolete.
-    pub(crate) fn passed_over(&self) -> u64 {
-        self.passed_over
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// The order that decides which candidates are best.
@@ -213,7 +224,7 @@ impl Best {
             || self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
     }
 
-    /// The least and the greatest sequence number of a candidate that would be kept.
+    /// The least and the greatest sequence number that a candidate needs to be kept.
     #[inline]
     pub(crate) fn span(&self) -> (Seq, Seq) {
         let worst = self.heap.peek().filter(|_| self.is_full());
@@ -255,25 +266,25 @@ impl Best {
             self.overflowed |= self.is_beyond(rank);
             return;
         }
-        if let Some(among) = &self.among {
-            self.seen += 1;
-            if !among.numbers.contains(seq) {
+        if let Some(sought) = &self.sought {
+            self.offered += 1;
+            if !sought.numbers.contains(seq) {
                 return;
             }
         }
         if self.obsolete.as_ref().is_some_and(|set| set.contains(seq)) {
-            self.passed_over += 1;
+            self.skipped += 1;
             return;
         }
         if self.is_full() {
             self.drop_worst();
         }
-        let record = if self.held < HELD_LIMIT {
+        let record = if self.record_bytes < MAX_RECORD_BYTES {
             record()
         } else {
             None
         };
-        self.held += record.as_ref().map_or(0, |(record, _)| record.len());
+        self.record_bytes += record.as_ref().map_or(0, |(record, _)| record.len());
         self.bytes += key.len() + CANDIDATE_BYTES;
         let candidate = Candidate {
             seq,
@@ -299,13 +310,14 @@ impl Best {
         }
     }
 
+    /// Drops the worst candidate of the heap.
     fn drop_worst(&mut self) {
         self.overflowed = true;
         if let Some(Ranked {
             item: candidate, ..
         }) = self.heap.pop()
         {
-            self.held -= candidate.record.map_or(0, |(record, _)| record.len());
+            self.record_bytes -= candidate.record.map_or(0, |(record, _)| record.len());
             self.bytes -= candidate.key.len() + CANDIDATE_BYTES;
         }
     }
