@@ -2,9 +2,9 @@
 //! the publications' numbers.
 //!
 //! A publisher enters its publication in `order` under the writer lock, and sets the outcome there
-//! when it has matched the publication. Outcomes are delivered from the front, so that a publication
-//! waits for those before it. No publisher waits for a consumer: a consumer whose queue is full, or
-//! that may lack a publication because a match failed, is *behind* and reads the lists.
+//! when it has matched the publication. Outcomes are delivered from the front, so that a
+//! publication waits for those before it. No publisher waits for a consumer: a consumer whose queue
+//! is full, or that may lack a publication because a match failed, is *behind* and reads the lists.
 //!
 //! Invariants: `order` is sorted by number, and so is each queue.
 
@@ -182,7 +182,7 @@ impl Deliveries {
     /// Withdraws a publication from queues and pages, and from those still to be delivered.
     pub(crate) fn retract(&self, seq: Seq) {
         let mut order = self.order.lock();
-        // One that was delivered already is not there.
+        // A publication that was delivered already is not in `order`.
         if let Some(running) = order.iter_mut().find(|running| running.seq == seq) {
             running.is_retracted = true;
         }

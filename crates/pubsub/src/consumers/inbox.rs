@@ -321,7 +321,7 @@ impl Inbox {
             Some(entry) => self.entry = Some(entry.into()),
             // The subscription has expired or was ended, perhaps after other changes, each of which
             // passed its entry to the queue in its turn. An entry newer than the snapshot does no
-            // harm: it says which publications each form receives.
+            // harm: it has the bounds of the publications that each form receives.
             None => {
                 let _turn = self.inner.change_turns.take(self.subscription);
                 let changed = self.queue.state.lock().changed.clone();

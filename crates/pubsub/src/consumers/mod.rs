@@ -1,4 +1,4 @@
-//! Readers of what is published: inboxes of stored subscriptions, followers of the log, watchers of
+//! The readers of publications: inboxes of stored subscriptions, followers of the log, watchers of
 //! datasets, and the baseline of repeated queries.
 
 pub(crate) mod follow;

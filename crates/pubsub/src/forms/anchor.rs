@@ -10,9 +10,9 @@
 //! The rest of a condition is evaluated, and so are conditions without such a demand (`or`, `not`,
 //! `contains`). An anchor may lead to a subscription that does not match.
 //!
-//! Invariant: if a body satisfies a condition, one of the condition's anchors lies in the range that
-//! [`AnchorShape::probe`] returns for a value of the body at the anchor's path. So a publication
-//! meets every subscription that matches.
+//! Invariant: if a body satisfies a condition, one of the condition's anchors lies in the range
+//! that [`AnchorShape::probe`] returns for a value of the body at the anchor's path. So a
+//! publication meets every subscription that matches.
 
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ impl Config {
     /// Checks the configuration of a new broker.
     ///
     /// # Errors
-    /// A text that says which setting is out of range.
+    /// A text that names the setting that is out of range.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.resolution > MAX_RESOLUTION {
             return Err(format!(

@@ -123,7 +123,7 @@ pub(crate) struct StoredSubscription<'a> {
     pub(crate) change: Option<StoredChange>,
 }
 
-/// [`Error::Damaged`] for stored data of publish/subscribe; `what` says what is malformed.
+/// [`Error::Damaged`] for stored data of publish/subscribe; `what` names the malformed data.
 pub(crate) fn damaged(what: &str) -> Error {
     Error::Damaged {
         path: None,

@@ -1,5 +1,5 @@
-//! What is published, subscribed to and stored: the hierarchies of topics and cells, the messages of
-//! the interface, and the stored elements of value lists with their keys. Nothing here reads a
+//! The data of publish/subscribe: the hierarchies of topics and cells, the messages
+//! of the interface, and the stored elements of value lists with their keys. Nothing here reads a
 //! store.
 
 pub(crate) mod anchor;

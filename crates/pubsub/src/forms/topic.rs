@@ -1,4 +1,4 @@
-//! Topics are paths in a hierarchy; a topic filter says which topics a subscription receives.
+//! Topics are paths in a hierarchy; a topic filter selects the topics that a subscription receives.
 //!
 //! A topic is stored as the concatenation of its encoded levels (the paper's Dewey numbers, section
 //! 6.2.2), so that a topic and its subtopics are neighbours:
@@ -389,7 +389,8 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(digits);
 }
 
-/// Splits an encoding into its first level and the rest. `None` if the encoding is empty or malformed.
+/// Splits an encoding into its first level and the rest. `None` if the encoding is empty or
+/// malformed.
 pub(crate) fn split_level(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = match *encoded.first()? {
         NUMBER => 2 + usize::from(*encoded.get(1).filter(|len| **len <= 8)?),

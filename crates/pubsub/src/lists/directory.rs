@@ -1,7 +1,7 @@
 //! The directory of a broker: the tree with the shapes of the lists, the stored subscriptions by
 //! number, the late publications, and the latest time of all publications.
 //!
-//! The first byte of a key says what the entry holds; [`crate::lists::trees`] lists them.
+//! The first byte of a key identifies the sort of entry; [`crate::lists::trees`] lists them.
 
 use std::collections::HashMap;
 

@@ -99,7 +99,8 @@ pub(crate) struct Shapes {
 struct Lifetime {
     /// The latest time that a write was to store. The shape is known until then.
     promised: Time,
-    /// The latest time that a write has stored. It may be behind `promised`, since a write can fail.
+    /// The latest time that a write has stored. It may be behind `promised`, since a write can
+    /// fail.
     written: Time,
 }
 

@@ -1,8 +1,8 @@
 //! The lists that a publication or a subscription must read.
 //!
 //! Topics overlap if they are equal or one is an ancestor of the other, and so do cells. A node and
-//! its ancestors are a few keys, given the levels that exist ([`crate::lists::shape`]); its descendants
-//! are a range of keys (the paper's Algorithm 5, which omits the ancestors).
+//! its ancestors are a few keys, given the levels that exist ([`crate::lists::shape`]); its
+//! descendants are a range of keys (the paper's Algorithm 5, which omits the ancestors).
 
 use std::borrow::Cow;
 
@@ -182,19 +182,8 @@ pub(crate) fn for_self_join(
     for shape in shapes.filter(|shape| shape.reach == Reach::Overlap) {
         match topics_at(topics, shape.levels) {
             Some(TopicRange::One(topic)) => {
-                let filed = Filed::by(shape.anchor.as_ref());
-                let byte = List::Subscriptions(shape.reach, filed).byte();
-                add_nodes(&mut spans, &topic, shape.cell, cells, &|node| {
-                    let start = [node, &[byte]].concat();
-                    match filed {
-                        Filed::Plain => Span::key(start),
-                        // With any anchor: up to the next list of the node.
-                        Filed::UnderAnchors => Span::Range(KeyRange {
-                            start,
-                            end: [node, &[byte + 1]].concat(),
-                        }),
-                    }
-                });
+                let list_of = |node: &[u8]| subscriptions_of(node, shape);
+                add_nodes(&mut spans, &topic, shape.cell, cells, &list_of);
             }
             Some(TopicRange::Below(topic)) => {
                 spans.push(Span::Range(keys::below_topic(topic)));
@@ -203,6 +192,21 @@ pub(crate) fn for_self_join(
         }
     }
     spans
+}
+
+/// The list of a node that has subscriptions of this shape, under any anchor.
+fn subscriptions_of(node: &[u8], shape: &SubscriptionShape) -> Span {
+    let filed = Filed::by(shape.anchor.as_ref());
+    let byte = List::Subscriptions(shape.reach, filed).byte();
+    let start = [node, &[byte]].concat();
+    match filed {
+        Filed::Plain => Span::key(start),
+        // Up to the next list of the node.
+        Filed::UnderAnchors => Span::Range(KeyRange {
+            start,
+            end: [node, &[byte + 1]].concat(),
+        }),
+    }
 }
 
 /// Encoded topics, or patterns: one, or those below a topic.
@@ -229,8 +233,8 @@ fn topics_at(topics: &TopicFilter, levels: u8) -> Option<TopicRange<'_>> {
     }
 }
 
-/// Adds lists of the nodes of a topic, with cells of `level`, that overlap some cells: the list that
-/// `list_of` returns for the key of a node, or all lists below a cell.
+/// Adds lists of the nodes of a topic, with cells of `level`, that overlap some cells: the list
+/// that `list_of` returns for the key of a node, or all lists below a cell.
 fn add_nodes(
     spans: &mut Vec<Span>,
     topic: &[u8],

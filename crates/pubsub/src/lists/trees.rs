@@ -2,7 +2,7 @@
 //!
 //! | tree | keys | values |
 //! | --- | --- | --- |
-//! | `lists` (DualDB) | all value lists ([`crate::forms::keys`]) | elements ([`crate::forms::element`]) |
+//! | `lists` (DualDB) | all value lists (`forms/keys.rs`) | elements (`forms/element.rs`) |
 //! | `publications`, `subscriptions` (TwoDB) | lists of one sort | elements |
 //! | `directory` | as follows | as follows |
 //!

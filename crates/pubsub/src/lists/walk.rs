@@ -1,9 +1,8 @@
 //! Walks read value lists: some keys and ranges of one tree, from the newest component to the
 //! oldest.
 //!
-//! A walk visits the elements of a list newest first. It passes over elements that have expired or
-//! that newer ones void, and leaves a list when its visitor needs nothing older
-//! ([`Next::EndList`]).
+//! A walk visits the elements of a list newest first. It skips elements that have expired or that
+//! newer ones void, and leaves a list when its visitor needs nothing older ([`Next::EndList`]).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -57,10 +57,10 @@ impl Broker {
 /// consumers that were away.
 const MAX_FORMS: usize = 16;
 
-/// Reduces the older forms of a subscription (newest first) to fewer than [`MAX_FORMS`]. First merges a
-/// form with the next later one if that has the same place and ends no earlier: publications
-/// between their ends count as received. Then drops the oldest form, except forms that met
-/// publications which no later form has met: a renewal must not return these again.
+/// Reduces the older forms of a subscription (newest first) to fewer than [`MAX_FORMS`]. First
+/// merges a form with the next later one if that has the same place and ends no earlier:
+/// publications between their ends count as received. Then drops the oldest form, except forms that
+/// met publications which no later form has met: a renewal must not return these again.
 fn drop_forms(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'_>) {
     while older.len() >= MAX_FORMS {
         let is_within = |pair: &[StoredSubscription<'_>]| match pair {
@@ -165,8 +165,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The operand for each list, by key. Its elements, newest first: the new form, the old one with
-    /// its end, and the tombstone of the old one, which lives as long as that.
+    /// The operand for each list, by key. Its elements, newest first: the new form, the old one
+    /// with its end, and the tombstone of the old one, which lives as long as that.
     fn operands(
         &self,
         first: Seq,
@@ -286,20 +286,19 @@ impl Inner {
             Some(renewed) => self.missed(&self.view(snapshot)?, renewed, &forms, 0)?,
             None => Vec::new(),
         };
+        // The engine's errors cannot carry the one that keeps the batch from being written.
         let mut failed = None;
         let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             if let Some(renewed) = &renewed {
                 // The few publications since the snapshot, mostly in memory.
                 let view = self.view_before(before);
-                match self.missed(&view, renewed, &forms, snapshot.seq()) {
-                    Ok(new) => missed.extend(new),
-                    Err(error) => {
-                        failed = Some(error);
-                        return Err(EngineError::Invalid(
-                            "the publications for a renewed subscription cannot be read".to_owned(),
-                        ));
-                    }
-                }
+                let new = self.missed(&view, renewed, &forms, snapshot.seq());
+                missed.extend(new.map_err(|error| {
+                    failed = Some(error);
+                    EngineError::Invalid(
+                        "the publications for a renewed subscription cannot be read".to_owned(),
+                    )
+                })?);
             }
             self.write_change(batch, first, &rewrite, &change)
         };

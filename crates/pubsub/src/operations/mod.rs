@@ -1,5 +1,5 @@
-//! The calls of a broker that write: publish and withdraw, subscribe, change a subscription; and the
-//! listing of topics.
+//! The calls of a broker that write: publish and withdraw, subscribe, change a subscription; and
+//! the listing of topics.
 
 pub(crate) mod change;
 pub(crate) mod publish;

@@ -141,9 +141,10 @@ struct WrittenDirectory {
 }
 
 impl Inner {
-    /// Writes a publication in these cells, whose lists have these keys. Without a time of its own it gets the time of the write, by which the
-    /// store decides which subscriptions are alive. So it meets every subscription that had not
-    /// ended at its time, however long the write had to wait.
+    /// Writes a publication in these cells, whose lists have these keys. Without a time of its own
+    /// it gets the time of the write, by which the store decides which subscriptions are alive. So
+    /// it meets every subscription that had not ended at its time, however long the write had to
+    /// wait.
     fn store_publication(
         &self,
         publication: &Publication,

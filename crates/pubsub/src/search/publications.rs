@@ -26,8 +26,8 @@ struct Candidate {
     notification: Notification,
     /// The number whose changes the subscription receives.
     number: Option<f64>,
-    /// The newest earlier publication in its lists that has the number, as far as they are read: its
-    /// sequence number, and the number.
+    /// The newest earlier publication in its lists that has the number, as far as they are read:
+    /// its sequence number, and the number.
     previous: Option<(Seq, f64)>,
 }
 
@@ -155,7 +155,7 @@ impl PublicationSearch<'_> {
         }
     }
 
-    /// Reads the other lists of the candidates, in cells that the subscription does not ask for: a
+    /// Reads the other lists of the candidates, in cells that the subscription does not cover: a
     /// publisher finds the previous publication there, too.
     fn read_elsewhere(&mut self) -> Result<()> {
         let (inner, snapshot, prepared) = (self.inner, self.snapshot, self.prepared);

@@ -25,7 +25,7 @@ pub(crate) enum JoinPrecedence {
     AsPublished,
 }
 
-/// Collects the other subscriptions of a user, and decides what they received.
+/// Collects the other subscriptions of a user, and decides which publications they received.
 pub(crate) struct SelfJoin<'a> {
     inner: &'a Inner,
     view: &'a View,
