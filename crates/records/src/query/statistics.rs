@@ -27,7 +27,7 @@ impl Run {
         }
         let bare = context.request.keys_only && context.all_answered;
         Measured {
-            bare: u64::from(bare),
+            index_only: u64::from(bare),
             fetching: u64::from(!bare),
             entries: if bare { steps.candidates } else { 0 },
             probed: steps.probed,
