@@ -308,7 +308,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// `V`; also any read error.
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
-        self.handle.current.usage.got();
+        self.handle.current.usage.count_get();
         let found = self.handle.find(key, self.handle.stop.as_ref())?;
         found.map(record::valued).transpose()
     }

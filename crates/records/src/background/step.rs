@@ -24,12 +24,12 @@ const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
 impl Handle {
     /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
     /// retried after growing pauses.
-    pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
+    pub(super) fn run_maintenance(&self, go_on: &dyn Fn() -> bool) {
         let live = self.current.usage.maintenance();
         if live.remembered.lock().pauses() {
             return;
         }
-        let result = self.try_keep_up(go_on);
+        let result = self.try_maintenance(go_on);
         let ended = !go_on() || self.now().is_dropped();
         let mut remembered = live.remembered.lock();
         match result {
@@ -41,7 +41,7 @@ impl Handle {
     }
 
     /// Runs the due work, one after the other.
-    fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn try_maintenance(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
         self.expire(go_on)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);

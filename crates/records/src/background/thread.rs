@@ -107,6 +107,6 @@ fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
         if !go_on() {
             return;
         }
-        Handle::new(shared.clone(), current, None).keep_up(go_on);
+        Handle::new(shared.clone(), current, None).run_maintenance(go_on);
     }
 }

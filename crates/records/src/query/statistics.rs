@@ -61,7 +61,7 @@ impl Run {
         let count = |constraint: &Constraint, scan| {
             let attribute = context.view.layout.attributes.own(constraint.attribute);
             let point = constraint.is_point();
-            usage.queried_by(&attribute.path, stats(point, scan));
+            usage.count_attribute_query(&attribute.path, stats(point, scan));
         };
         match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
@@ -83,7 +83,7 @@ impl Run {
                 let is_key = |path: &Path| !keys.is_all() && *path == context.view.layout.shape.key;
                 for path in &context.compiled.undeclared {
                     if !is_key(path) {
-                        usage.queried_by(path, stats(true, true));
+                        usage.count_attribute_query(path, stats(true, true));
                     }
                 }
             }

@@ -224,7 +224,7 @@ impl Usage {
     }
 
     /// Counts a committed batch.
-    pub(crate) fn wrote(&self, puts: u64, deletes: u64, measured: Measured) {
+    pub(crate) fn count_batch(&self, puts: u64, deletes: u64, measured: Measured) {
         self.puts.fetch_add(puts, Relaxed);
         self.deletes.fetch_add(deletes, Relaxed);
         self.live.add(measured);
@@ -232,7 +232,7 @@ impl Usage {
 
     /// Counts a query: its obsolete candidates, all candidates that it validated, and its
     /// measurements.
-    pub(crate) fn queried(&self, obsolete: u64, validated: u64, measured: Measured) {
+    pub(crate) fn count_query(&self, obsolete: u64, validated: u64, measured: Measured) {
         let stripe = self.stripes.mine();
         add(&stripe.obsolete, obsolete);
         add(&stripe.validated, validated);
@@ -277,12 +277,12 @@ impl Usage {
 
     /// Counts a get.
     #[inline]
-    pub(crate) fn got(&self) {
+    pub(crate) fn count_get(&self) {
         self.stripes.mine().gets.fetch_add(1, Relaxed);
     }
 
     /// Counts a query of an attribute.
-    pub(crate) fn queried_by(&self, path: &Path, queries: QueryStats) {
+    pub(crate) fn count_attribute_query(&self, path: &Path, queries: QueryStats) {
         if let Some(live) = self.attributes.load().get(path) {
             return live.add(queries);
         }
@@ -391,9 +391,9 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for _ in 0..QUERIES {
-                        usage.got();
-                        usage.queried_by(&path, queries);
-                        usage.queried(2, 4, measured);
+                        usage.count_get();
+                        usage.count_attribute_query(&path, queries);
+                        usage.count_query(2, 4, measured);
                     }
                 });
             }
@@ -417,9 +417,9 @@ mod tests {
     #[test]
     fn a_thread_sees_its_own_waste_at_once() {
         let usage = Usage::default();
-        usage.queried(0, 100, Measured::default());
+        usage.count_query(0, 100, Measured::default());
         assert!(!usage.is_wasteful());
-        usage.queried(30, 30, Measured::default());
+        usage.count_query(30, 30, Measured::default());
         assert!(usage.is_wasteful());
         assert_eq!(usage.validated.load(Relaxed), 0, "nothing was folded yet");
     }
