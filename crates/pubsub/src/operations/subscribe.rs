@@ -19,10 +19,11 @@ impl Broker {
     /// can contain matching publications.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if a place or a path is invalid, if a self-join has no user or looks
-    /// back further than users are remembered, or if the broker's architecture is repeated queries;
-    /// [`Error::Condition`] if the condition cannot be written as text; also any write error. A
-    /// read error is returned in [`Subscribed::unread`], since the subscription is stored by then.
+    /// [`esker::Error::BadInput`] if a place or a path is invalid, if a self-join has no user or
+    /// looks back further than users are remembered, or if the broker's architecture is repeated
+    /// queries; [`esker::Error::Condition`] if the condition cannot be written as text; also any
+    /// write error. A read error is returned in [`Subscribed::unread`], since the subscription is
+    /// stored by then.
     pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
         let inner = &*self.inner;
         if inner.config.architecture == Architecture::RepQueries {

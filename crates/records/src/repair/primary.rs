@@ -1,6 +1,6 @@
 //! Repair from the records (DELI section V, algorithm 3): a scan of all versions of all records, by
-//! key. Compactions have kept each replaced version ([`crate::Repair::Staged`]) or added its write
-//! to the obsolete set ([`crate::Repair::Merge`]), so the scan finds every obsolete write that the
+//! key. Compactions have kept each replaced version (`Repair::Staged`) or added its write to the
+//! obsolete set (`Repair::Merge`), so the scan finds every obsolete write that the
 //! set lacks.
 
 use esker_lsm::{Cursor, Kind, TreeId};
