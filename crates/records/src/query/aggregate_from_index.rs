@@ -208,7 +208,7 @@ impl<'a> IndexSource<'a> {
             range_rows: steps.answers,
             ..QueryStats::default()
         };
-        usage.queried_by(&self.attribute.path, ranges);
+        usage.count_attribute_query(&self.attribute.path, ranges);
         Ok(Some(self.explain(steps)))
     }
 

@@ -416,6 +416,6 @@ impl Drop for Run {
         }
         let validated = self.steps.probed.max(self.steps.fetched);
         let usage = &dataset.current.usage;
-        usage.queried(self.steps.obsolete, validated, self.measured());
+        usage.count_query(self.steps.obsolete, validated, self.measured());
     }
 }

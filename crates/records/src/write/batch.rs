@@ -568,7 +568,7 @@ impl DatasetWrites {
         };
         let usage = &self.dataset.current.usage;
         let puts = counts.records - counts.deletes;
-        usage.wrote(puts as u64, counts.deletes as u64, measured);
+        usage.count_batch(puts as u64, counts.deletes as u64, measured);
         self.clear();
         if is_written {
             self.dataset.current.wrote(&shared.group);
