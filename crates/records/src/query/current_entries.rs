@@ -41,7 +41,8 @@ struct UndecidedEntry {
 }
 
 impl<'a> CurrentEntries<'a> {
-    /// Without expired writes. `validity` decides all entries only if [`Validity::validates_without_records`].
+    /// Without expired writes. `validity` decides all entries only if
+    /// [`Validity::validates_without_records`].
     pub(super) fn new(
         validity: &'a Validity,
         cost: &'a Cost,
