@@ -29,8 +29,8 @@
 //! ```
 
 use esker::extension::index::{
-    Access, Attribute, Best, Build, Entry, Figures, IndexEntry, IndexType, IndexTypes, Lookup,
-    Range, RunSink, Tells, TreeRange, VisitPosting, Writes,
+    Access, Attribute, BestCandidates, Build, Entry, EntryWrites, Figures, IndexEntry, IndexType,
+    IndexTypes, Lookup, Range, RunSink, TreeRange, VisitPosting, Writes,
 };
 use esker::extension::{EngineError, Kind, TreeOptions};
 use esker::{Result, Seq, Type, Value};
@@ -66,19 +66,25 @@ impl IndexType for ByHash {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         for TreeRange { lo, hi, exact } in self.bounds(range) {
             let bounds = (lo.as_slice(), hi.as_deref());
-            lookup.walk(attribute, bounds, Tells::One, best, &mut |entry, best| {
-                if entry.kind == Kind::Put
-                    && let Some((value, key)) = self.split(attribute.ty, entry.key)
-                    && (exact || range.contains(value))
-                {
-                    best.offer(entry.seq, key);
-                }
-                Ok(())
-            })?;
+            lookup.walk(
+                attribute,
+                bounds,
+                EntryWrites::One,
+                best,
+                &mut |entry, best| {
+                    if entry.kind == Kind::Put
+                        && let Some((value, key)) = self.split(attribute.ty, entry.key)
+                        && (exact || range.contains(value))
+                    {
+                        best.offer(entry.seq, key);
+                    }
+                    Ok(())
+                },
+            )?;
         }
         Ok(())
     }
@@ -141,7 +147,14 @@ impl IndexType for ByHash {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 1.2, 45.0, 5.0, 0.05, 7.0)
+        Figures {
+            access: Access::Entries,
+            write: 1.2,
+            lookup: 45.0,
+            row: 5.0,
+            entry: 0.05,
+            bytes: 7.0,
+        }
     }
 }
 

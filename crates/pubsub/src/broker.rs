@@ -1,39 +1,40 @@
-//! The broker: the state that its handles share, opening, times, and the directory of
-//! subscriptions.
+//! The broker: opening, and the state that its handles share.
 //!
 //! A store has one broker in a process, since the broker keeps the shapes, the latest time and the
-//! queues of consumers in memory. The broker decides by exact times; the store drops elements by a
-//! time of its own clock, when they have ended for certain ([`Inner::useless_at`]).
+//! queues of consumers in memory.
+//!
+//! The broker decides by exact times, in its own unit. The store drops elements by its own clock,
+//! and only when they have ended for certain ([`Inner::drop_time`]).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use esker::changes::Listening;
 use esker::extension::{
-    Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_SEQ, MAX_TIME, Snapshot, TreeId,
+    Batch, Cost, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
 };
 use esker::{Database, Durability, Error, Result, Seq};
-use esker_coding::{Reader, put_bytes};
+
 use parking_lot::{Condvar, Mutex};
 
-use crate::cell::Cell;
-use crate::config::{Architecture, Config, Granularity};
 use crate::deliver::Deliveries;
-use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
-use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
-use crate::matching::Compiled;
-use crate::message::{End, Notification, Start};
-use crate::place::Extent;
-use crate::shape::{Known, Shape, Shapes};
-use crate::times::{Wanted, tick};
-use crate::topic::TopicFilter;
+use crate::forms::cell::Cell;
+use crate::forms::config::{Architecture, Config, Granularity};
+use crate::forms::element::{NEVER, Time, damaged};
+use crate::forms::message::{End, Notification, Start};
+use crate::forms::place::Extent;
+use crate::lists::directory::{read_entry, read_latest, read_shapes, shape_key};
+use crate::lists::shape::{KnownShapes, Shape, ShapeUntil, Shapes};
+use crate::lists::times::{TimeFilter, tick};
+use crate::lists::trees::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
+use crate::matching::MatchCache;
 
 /// The maximum number of cells that hold an area with variable granularity.
-const CELLS: usize = 6;
+const MAX_CELLS_VARIABLE: usize = 6;
 /// The maximum number of cells that hold an area with fixed granularity.
-const LEAVES: usize = 64 << 10;
+const MAX_CELLS_FIXED: usize = 64 << 10;
 
 /// Publish/subscribe in a store. Cheap to clone; all handles of a store share one broker.
 ///
@@ -43,35 +44,36 @@ pub struct Broker {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// The cells that hold an element at a place, of at most so many levels.
+/// Returns the cells that hold an element at a place. The second argument is the maximum level of a
+/// cell.
 type CellsOf = fn(&Extent, u8) -> Vec<Cell>;
 
 impl Granularity {
     fn cells(self) -> CellsOf {
         match self {
-            Granularity::Variable => |extent, depth| extent.cells(depth, CELLS),
-            Granularity::Fixed => |extent, depth| extent.leaves(depth, LEAVES),
+            Granularity::Variable => |extent, depth| extent.cells(depth, MAX_CELLS_VARIABLE),
+            Granularity::Fixed => |extent, depth| extent.leaves(depth, MAX_CELLS_FIXED),
         }
     }
 }
 
-/// The place for the broker of a store. The broker's handles share it, and who opens the broker.
-struct Slot {
+/// Holds the broker of a store while a handle of the broker exists or a thread opens it.
+struct BrokerSlot {
     store: ExtensionStore,
     /// The open broker, since it keeps state of the lists in memory. Locked while one is created or
     /// opened.
     broker: Mutex<Weak<Inner>>,
 }
 
-/// The places of all stores whose broker is open or being opened. No I/O is done under its lock, so
+/// The slots of all stores whose broker is open or being opened. No I/O is done under its lock, so
 /// stores do not wait for each other.
-static SLOTS: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
+static SLOTS: Mutex<Vec<Weak<BrokerSlot>>> = Mutex::new(Vec::new());
 
-impl Slot {
-    /// The place of a store.
-    fn of(store: ExtensionStore) -> Arc<Slot> {
+impl BrokerSlot {
+    /// The slot of a store.
+    fn of(store: ExtensionStore) -> Arc<BrokerSlot> {
         // Dropped behind the lock: the last handle of a store closes it.
-        let mut others: Vec<Arc<Slot>> = Vec::new();
+        let mut others: Vec<Arc<BrokerSlot>> = Vec::new();
         let mut slots = SLOTS.lock();
         slots.retain(|slot| slot.strong_count() > 0);
         others.extend(slots.iter().filter_map(Weak::upgrade));
@@ -80,7 +82,7 @@ impl Slot {
             .find(|slot| slot.store.is_of_same_store(&store));
         let found = same.cloned().unwrap_or_else(|| {
             let broker = Mutex::default();
-            let new = Arc::new(Slot { store, broker });
+            let new = Arc::new(BrokerSlot { store, broker });
             slots.push(Arc::downgrade(&new));
             new
         });
@@ -90,7 +92,7 @@ impl Slot {
 
     /// The broker of the store. If none is open, calls `prepare`, and opens it.
     fn open(
-        self: Arc<Slot>,
+        self: Arc<BrokerSlot>,
         prepare: impl FnOnce(&ExtensionStore) -> Result<()>,
     ) -> Result<Broker> {
         let mut broker = self.broker.lock();
@@ -98,7 +100,7 @@ impl Slot {
             return Ok(Broker { inner });
         }
         prepare(&self.store)?;
-        let inner = Arc::new(Inner::over(self.clone())?);
+        let inner = Arc::new(Inner::load(self.clone())?);
         *broker = Arc::downgrade(&inner);
         Ok(Broker { inner })
     }
@@ -110,55 +112,58 @@ pub(crate) struct Inner {
     pub(crate) trees: Trees,
     pub(crate) durability: Durability,
     pub(crate) shapes: Shapes,
-    pub(crate) compiled: Compiled,
+    pub(crate) match_cache: MatchCache,
     /// No publication has a later time.
     pub(crate) latest: AtomicI64,
-    /// The latest time in the directory, which is rounded up.
-    pub(crate) kept_latest: AtomicI64,
-    /// The subscriptions that are being changed.
-    pub(crate) changes: Changes,
+    /// The latest time in the directory, which is rounded up. No less than `latest` once its
+    /// publication is stored.
+    pub(crate) stored_latest: AtomicI64,
+    pub(crate) change_turns: ChangeTurns,
     pub(crate) deliveries: Arc<Deliveries>,
-    reads: Reads,
-    /// What the configuration chooses, so that no call asks for it: what walks begin with
-    /// ([`Inner::wanted`]), and the cells that hold an element ([`Inner::cells`]).
-    wanted: Wanted,
-    cells: CellsOf,
+    reads: ReadCounters,
+    /// The time filter that searches begin with ([`Inner::time_filter`]), by the architecture.
+    time_filter: TimeFilter,
+    /// Computes [`Inner::cells`], by the granularity.
+    cells_of: CellsOf,
     /// Wakes consumers when the store ends.
     _ends: Listening,
-    _slot: Arc<Slot>,
+    _slot: Arc<BrokerSlot>,
 }
 
 /// Orders the changes of each subscription: one at a time until it is in the log. They can share
 /// syncs.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeTurns {
     changing: Mutex<HashSet<Seq>>,
     ended: Condvar,
 }
 
-/// The right to change a subscription. It also serves to wait until no change is under way.
-pub(crate) struct Turn<'c> {
-    changes: &'c Changes,
+/// The right to change a subscription. Taking it also waits until no other change is under way.
+pub(crate) struct ChangeTurn<'c> {
+    turns: &'c ChangeTurns,
     subscription: Seq,
 }
 
-impl Changes {
-    pub(crate) fn turn(&self, subscription: Seq) -> Turn<'_> {
+impl ChangeTurns {
+    /// Waits until no change of this subscription is under way, and holds off others until the
+    /// turn is dropped.
+    pub(crate) fn take(&self, subscription: Seq) -> ChangeTurn<'_> {
         let mut changing = self.changing.lock();
         while !changing.insert(subscription) {
             self.ended.wait(&mut changing);
         }
-        Turn {
-            changes: self,
+        ChangeTurn {
+            turns: self,
             subscription,
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ChangeTurn<'_> {
     fn drop(&mut self) {
-        self.changes.changing.lock().remove(&self.subscription);
-        self.changes.ended.notify_all();
+        let was_taken = self.turns.changing.lock().remove(&self.subscription);
+        debug_assert!(was_taken, "a subscription has one turn at a time");
+        self.turns.ended.notify_all();
     }
 }
 
@@ -167,7 +172,7 @@ impl Drop for Turn<'_> {
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Arc<KnownShapes>,
 }
 
 /// The trees of a broker. One tree for both sorts of lists has both names.
@@ -179,7 +184,7 @@ pub(crate) struct Trees {
 }
 
 #[derive(Default)]
-struct Reads {
+struct ReadCounters {
     walks: AtomicU64,
     data_blocks: AtomicU64,
     blocks_read: AtomicU64,
@@ -209,7 +214,7 @@ impl Broker {
     /// [`Error::BadInput`] if the store was opened without the extension, or the configuration is
     /// invalid; also any read or write error.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
-        Slot::of(db.extension(NAME)?).open(|store| {
+        BrokerSlot::of(db.extension(NAME)?).open(|store| {
             if store.tree(DIRECTORY).is_some() {
                 return Ok(());
             }
@@ -241,7 +246,7 @@ impl Broker {
     /// [`Error::BadInput`] if the store was opened without the extension or has no broker; also any
     /// read error.
     pub fn open(db: &Database) -> Result<Broker> {
-        Slot::of(db.extension(NAME)?).open(|store| match store.tree(DIRECTORY) {
+        BrokerSlot::of(db.extension(NAME)?).open(|store| match store.tree(DIRECTORY) {
             Some(_) => Ok(()),
             None => Err(Error::BadInput(
                 "nothing was ever published or subscribed to in this store".to_owned(),
@@ -251,7 +256,11 @@ impl Broker {
 }
 
 impl Inner {
-    fn over(slot: Arc<Slot>) -> Result<Inner> {
+    /// Loads the broker of a store from its directory.
+    ///
+    /// # Errors
+    /// Any read error; [`Error::Damaged`] if a tree is missing or the configuration is malformed.
+    fn load(slot: Arc<BrokerSlot>) -> Result<Inner> {
         let store = slot.store.clone();
         let tree = |name: &str| {
             store
@@ -279,19 +288,21 @@ impl Inner {
         let ends = store.listen_for_end(Arc::new(move || woken.wake_all()));
         Ok(Inner {
             shapes: Shapes::load(read_shapes(&snapshot, directory)?),
-            compiled: Compiled::new(config.depth),
+            match_cache: MatchCache::new(config.depth),
             durability: store.durability(),
             latest: AtomicI64::new(latest),
-            kept_latest: AtomicI64::new(latest),
-            changes: Changes::default(),
+            stored_latest: AtomicI64::new(latest),
+            change_turns: ChangeTurns::default(),
             deliveries,
-            reads: Reads::default(),
-            wanted: match config.architecture {
-                // They skip no tables, as in the paper.
-                Architecture::RepQueries => Wanted::everything(),
-                Architecture::DualDb | Architecture::TwoDb => Wanted::nothing(config.resolution),
+            reads: ReadCounters::default(),
+            time_filter: match config.architecture {
+                // Repeated queries skip no tables, as in the paper.
+                Architecture::RepQueries => TimeFilter::everything(),
+                Architecture::DualDb | Architecture::TwoDb => {
+                    TimeFilter::nothing(config.resolution)
+                }
             },
-            cells: config.granularity.cells(),
+            cells_of: config.granularity.cells(),
             _ends: ends,
             _slot: slot,
             store,
@@ -337,6 +348,7 @@ impl Broker {
 }
 
 impl Inner {
+    /// The time of the store's clock, in the broker's unit.
     pub(crate) fn now(&self) -> Time {
         let ticks = i64::try_from(self.store.now()).unwrap_or(i64::MAX);
         ticks.saturating_mul(i64::from(self.config.resolution))
@@ -344,7 +356,7 @@ impl Inner {
 
     /// The time of the store's clock from which an element that ends at `time` can be dropped: it
     /// has ended for certain. The broker itself decides by exact times.
-    pub(crate) fn useless_at(&self, time: Time) -> u64 {
+    pub(crate) fn drop_time(&self, time: Time) -> u64 {
         if time == NEVER {
             return MAX_TIME;
         }
@@ -360,9 +372,9 @@ impl Inner {
         snapshot.has_expired(tick(time, self.config.resolution));
     }
 
-    /// True if a publication has expired since it was found, which is recorded. False while the
-    /// clock may be wrong, since a skipped publication does not come again. (Reads of the lists go
-    /// by the clock all the same.)
+    /// True if a publication has expired since it was found; the expiry is recorded. False while
+    /// the clock may be wrong, since a consumer does not meet a skipped publication again. (Reads
+    /// of the lists skip it all the same.)
     pub(crate) fn has_expired(&self, found: &Notification) -> bool {
         let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
             return false;
@@ -374,62 +386,68 @@ impl Inner {
         true
     }
 
-    /// An empty set of wanted elements.
-    pub(crate) fn wanted(&self) -> Wanted {
-        self.wanted
+    /// The time filter that searches begin with: it admits no elements yet, or, for repeated
+    /// queries, all.
+    pub(crate) fn time_filter(&self) -> TimeFilter {
+        self.time_filter
     }
 
-    /// A duration in the broker's unit.
-    pub(crate) fn units(&self, long: Duration) -> Time {
+    /// A duration in the broker's unit; [`NEVER`] if it is too long.
+    pub(crate) fn to_units(&self, long: Duration) -> Time {
         let units = long.as_nanos() * u128::from(self.config.resolution) / 1_000_000;
         Time::try_from(units).unwrap_or(NEVER)
     }
 
     /// How long until a time of the broker's clock; zero if it has passed.
-    pub(crate) fn until(&self, time: Time) -> Duration {
+    pub(crate) fn duration_until(&self, time: Time) -> Duration {
         let units = i128::from(time) - i128::from(self.now());
         let nanos = units.max(0) * 1_000_000 / i128::from(self.config.resolution);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn end(&self, end: End, now: Time) -> Time {
+    /// The end of a publication or subscription that is made at `now`.
+    pub(crate) fn resolve_end(&self, end: End, now: Time) -> Time {
         match end {
             End::Never => NEVER,
             End::At(time) => time,
-            End::After(long) => now.saturating_add(self.units(long)),
+            End::After(long) => now.saturating_add(self.to_units(long)),
         }
     }
 
-    pub(crate) fn start(&self, start: Start, now: Time) -> Time {
+    /// The start of a subscription that is made at `now`.
+    pub(crate) fn resolve_start(&self, start: Start, now: Time) -> Time {
         match start {
             Start::Now => now,
             Start::At(time) => time,
-            Start::Before(long) => now.saturating_sub(self.units(long)),
+            Start::Before(long) => now.saturating_sub(self.to_units(long)),
         }
     }
 
     /// The time until which a subscription is needed: its end, or later if it is remembered for its
     /// user.
-    pub(crate) fn remembered(&self, to: Time, user: &[u8]) -> Time {
+    pub(crate) fn remembered_until(&self, to: Time, user: &[u8]) -> Time {
         if user.is_empty() {
             return to;
         }
         match self.config.remember {
-            Some(remember) => to.saturating_add(self.units(remember)),
+            Some(remember) => to.saturating_add(self.to_units(remember)),
             None => NEVER,
         }
     }
 
     /// The cells that hold an element at this place.
     pub(crate) fn cells(&self, extent: &Extent) -> Vec<Cell> {
-        (self.cells)(extent, self.config.depth)
+        (self.cells_of)(extent, self.config.depth)
     }
 
+    /// True if one tree holds the lists of publications and of subscriptions, so that one walk can
+    /// read both.
     pub(crate) fn is_one_tree(&self) -> bool {
         self.trees.publications == self.trees.subscriptions
     }
 
-    pub(crate) fn count(&self, cost: &Cost) {
+    /// Adds the cost of a walk to the statistics.
+    pub(crate) fn add_reads(&self, cost: &Cost) {
         let reads = &self.reads;
         reads.walks.fetch_add(1, Ordering::Relaxed);
         let add = |counter: &AtomicU64, n| counter.fetch_add(n, Ordering::Relaxed);
@@ -439,22 +457,23 @@ impl Inner {
     }
 
     /// Adds the shapes of an element that is needed until `needed` to its batch, if they must be
-    /// written. Returns them, to be confirmed after the write.
+    /// written. Returns the added ones, which the caller confirms after the write
+    /// ([`Shapes::confirm`]).
     pub(crate) fn write_shapes(
         &self,
         batch: &mut Batch,
         shapes: &[Shape],
         needed: Time,
-    ) -> std::result::Result<Vec<(Shape, Time)>, EngineError> {
+    ) -> std::result::Result<Vec<ShapeUntil>, EngineError> {
         // While the clock may be wrong, elements that have ended can come back.
         let forgets = || self.store.unconfirmed_time().is_none();
-        // Shapes last as long as elements are stored: see `useless_at`.
+        // Shapes last as long as elements are stored: see `drop_time`.
         let needed = needed.saturating_add(Time::from(self.config.resolution));
         let written = self.shapes.need(shapes, self.now(), needed, &forgets);
-        for (shape, until) in &written {
-            let key = [b"s", shape.encode().as_slice()].concat();
-            let (value, useless) = (until.to_le_bytes(), self.useless_at(*until));
-            batch.also_until(Kind::Put, self.trees.directory, &key, &value, useless)?;
+        for ShapeUntil { shape, until } in &written {
+            let (key, value) = (shape_key(shape), until.to_le_bytes());
+            let drop_time = self.drop_time(*until);
+            batch.also_until(Kind::Put, self.trees.directory, &key, &value, drop_time)?;
         }
         Ok(written)
     }
@@ -475,113 +494,15 @@ impl Inner {
 
     /// Waits until everything appended so far is acknowledged, and returns a snapshot of it.
     /// Publishers that append later know the queues that exist now.
-    pub(crate) fn everything_written(&self) -> Result<Snapshot> {
-        let look = |_: &mut Batch, _, before: &Snapshot| Ok(before.clone());
-        let (_, written) = (self.store).write_with(&mut Batch::new(), Durability::Os, look)?;
-        Ok(written)
+    pub(crate) fn acknowledged_snapshot(&self) -> Result<Snapshot> {
+        let snapshot_of = |_: &mut Batch, _, before: &Snapshot| Ok(before.clone());
+        let (_, snapshot) =
+            (self.store).write_with(&mut Batch::new(), Durability::Os, snapshot_of)?;
+        Ok(snapshot)
     }
 
-    /// The directory entry of a subscription.
-    pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
-        let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
-        Ok(found.map(|found| found.value.to_vec()))
+    /// The directory entry of a subscription; `None` if it does not exist or was forgotten.
+    pub(crate) fn stored_entry(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
+        read_entry(snapshot, self.trees.directory, id)
     }
-}
-
-/// The directory key of a subscription.
-pub(crate) fn id_key(id: Seq) -> Vec<u8> {
-    [b"i", id.to_be_bytes().as_slice()].concat()
-}
-
-/// The directory key of a late publication: one written with a time long past. The value is the
-/// time of the store's clock at the write.
-pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
-    [b"l", seq.to_be_bytes().as_slice()].concat()
-}
-
-/// The late publications from one number to another, with the times of the store's clock when they
-/// were written.
-pub(crate) fn read_late(
-    snapshot: &Snapshot,
-    directory: TreeId,
-    first: Seq,
-    last: Seq,
-) -> Result<HashMap<Seq, u64>> {
-    let mut cursor = snapshot.cursor(directory, 0);
-    let mut found = HashMap::new();
-    cursor.within(b"l", Some(b"m"));
-    cursor.seek(&late_key(first), MAX_SEQ)?;
-    while cursor.valid() {
-        let seq = cursor.key().strip_prefix(b"l");
-        let seq = seq.and_then(|seq| <[u8; 8]>::try_from(seq).ok());
-        let clock = <[u8; 8]>::try_from(cursor.value()).ok();
-        let (Some(seq), Some(clock)) = (seq, clock) else {
-            return Err(damaged("the write time of a publication is malformed"));
-        };
-        let seq = Seq::from_be_bytes(seq);
-        if seq > last {
-            break;
-        }
-        found.insert(seq, u64::from_le_bytes(clock));
-        cursor.next()?;
-    }
-    Ok(found)
-}
-
-/// The directory entry of a subscription: its topics, then its forms, newest first.
-pub(crate) fn directory_entry(
-    topics: &TopicFilter,
-    newest: &StoredSubscription<'_>,
-    older: &[StoredSubscription<'_>],
-) -> Vec<u8> {
-    let topics = topics.encode();
-    let mut out = Vec::with_capacity(topics.len() + newest.about());
-    put_bytes(&mut out, &topics);
-    for form in std::iter::once(newest).chain(older) {
-        form.encode(&mut out);
-    }
-    out
-}
-
-pub(crate) fn read_entry(stored: &[u8]) -> Result<(TopicFilter, Vec<StoredSubscription<'_>>)> {
-    let mut input = Reader::new(stored);
-    let topics = input.bytes().and_then(TopicFilter::decode);
-    let mut forms = Some(Vec::new());
-    while let Some(read) = forms.as_mut().filter(|_| !input.is_empty()) {
-        match subscription(&mut input) {
-            Some(form) => read.push(form),
-            None => forms = None,
-        }
-    }
-    let read = topics.zip(forms).filter(|(_, forms)| !forms.is_empty());
-    read.ok_or_else(|| damaged("a subscription in the directory is malformed"))
-}
-
-/// The directory key of the latest time of all publications.
-pub(crate) const LATEST: &[u8] = b"t";
-
-fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {
-    let Some(found) = snapshot.get(directory, LATEST, &snapshot.cost())? else {
-        return Ok(Time::MIN);
-    };
-    let bytes: &[u8] = &found.value;
-    let bytes = <[u8; 8]>::try_from(bytes).map_err(|_| damaged("the latest time is malformed"))?;
-    Ok(Time::from_le_bytes(bytes))
-}
-
-fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<(Shape, Time)>> {
-    let mut cursor = snapshot.cursor(directory, 0);
-    let mut found = Vec::new();
-    cursor.within(b"s", Some(b"t"));
-    cursor.seek_first()?;
-    while cursor.valid() {
-        let encoded = cursor.key().strip_prefix(b"s").unwrap_or_default();
-        let until = <[u8; 8]>::try_from(cursor.value())
-            .ok()
-            .map(Time::from_le_bytes);
-        let read = Shape::decode(encoded).zip(until);
-        found.push(read.ok_or_else(|| damaged("a shape in the directory is malformed"))?);
-        cursor.next()?;
-    }
-    Ok(found)
 }

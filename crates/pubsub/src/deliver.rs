@@ -1,10 +1,12 @@
 //! Delivery from publishers to consumers: each consumer has a short queue, filled in the order of
 //! the publications' numbers.
 //!
-//! A publisher enters `order` under the writer lock, and leaves its outcome there when it has
-//! matched. Outcomes are delivered from the front, so that a publication waits for those before it.
-//! No publisher waits for a consumer: a consumer whose queue is full, or that may lack a
-//! publication because a match failed, is *behind* and reads the lists.
+//! A publisher enters its publication in `order` under the writer lock, and sets the outcome there
+//! when it has matched the publication. Outcomes are delivered from the front, so that a
+//! publication waits for those before it. No publisher waits for a consumer: a consumer whose queue
+//! is full, or that may lack a publication because a match failed, is *behind* and reads the lists.
+//!
+//! Invariants: `order` is sorted by number, and so is each queue.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +16,10 @@ use esker::Seq;
 use esker::changes::Signal;
 use parking_lot::Mutex;
 
-use crate::message::Notification;
+use crate::forms::message::Notification;
 
 /// The maximum number of publications in a queue, and on a page of the lists.
-pub(crate) const QUEUE: usize = 1024;
+pub(crate) const MAX_QUEUED: usize = 1024;
 
 /// The queues of consumers, and the publications on their way.
 #[derive(Default)]
@@ -25,19 +27,20 @@ pub(crate) struct Deliveries {
     consumers: AtomicUsize,
     queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
     /// Publications that are being matched, by number: a matched one waits for those before it.
-    order: Mutex<VecDeque<Slot>>,
+    order: Mutex<VecDeque<RunningPublication>>,
 }
 
-struct Slot {
+/// A publication that is written, and not yet delivered.
+struct RunningPublication {
     seq: Seq,
     is_retracted: bool,
     /// Set when the publication has been matched.
     outcome: Option<Outcome>,
 }
 
-impl Slot {
-    /// The outcome, if it is known: no consumer if the publication has been withdrawn.
-    fn take(&mut self) -> Option<Outcome> {
+impl RunningPublication {
+    /// Takes the outcome, if it is known: no consumer if the publication has been withdrawn.
+    fn take_outcome(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
         Some(if self.is_retracted {
             Outcome::NoConsumer
@@ -47,8 +50,13 @@ impl Slot {
     }
 }
 
+/// The result of matching a publication, for consumers.
 enum Outcome {
-    For(Vec<Seq>, Arc<Notification>),
+    Matched {
+        /// The matching subscriptions that have consumers.
+        subscriptions: Vec<Seq>,
+        notification: Arc<Notification>,
+    },
     NoConsumer,
     /// The match failed: consumers read the lists.
     Unknown,
@@ -57,14 +65,16 @@ enum Outcome {
 /// The queue of a consumer.
 #[derive(Default)]
 pub(crate) struct Queue {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<QueueState>,
     /// Notified when a publication is queued, when the queue falls behind, and when the store has
     /// ended.
     pub(crate) signal: Signal,
 }
 
+/// The content of a queue.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct QueueState {
+    /// At most [`MAX_QUEUED`], sorted by number.
     pub(crate) waiting: VecDeque<Arc<Notification>>,
     /// The page that the consumer has read from the lists, which comes before `waiting`.
     pub(crate) page: VecDeque<Notification>,
@@ -79,7 +89,11 @@ pub(crate) struct State {
 impl Queue {
     fn push(&self, notification: &Arc<Notification>) {
         let mut state = self.state.lock();
-        if state.waiting.len() < QUEUE && !state.is_behind {
+        if state.waiting.len() < MAX_QUEUED && !state.is_behind {
+            debug_assert!(
+                (state.waiting.back()).is_none_or(|last| last.seq < notification.seq),
+                "a queue is filled in the order of numbers"
+            );
             state.waiting.push_back(notification.clone());
         } else {
             state.is_behind = true;
@@ -88,6 +102,7 @@ impl Queue {
         self.signal.notify();
     }
 
+    /// Makes the consumer read the lists.
     fn fall_behind(&self) {
         self.state.lock().is_behind = true;
         self.signal.notify();
@@ -102,16 +117,23 @@ impl Deliveries {
 
     /// Announces a publication that is about to be matched, in the order of commits. The guard
     /// delivers its outcome.
-    pub(crate) fn begin(&self, seq: Seq) -> Option<Matching<'_>> {
+    pub(crate) fn begin(&self, seq: Seq) -> Option<MatchGuard<'_>> {
         if !self.has_consumers() {
             return None;
         }
-        self.order.lock().push_back(Slot {
+        let mut order = self.order.lock();
+        // The next publication after a failed write gets the same number.
+        debug_assert!(
+            order.back().is_none_or(|last| last.seq <= seq),
+            "publications are announced in the order of commits"
+        );
+        order.push_back(RunningPublication {
             seq,
             is_retracted: false,
             outcome: None,
         });
-        Some(Matching {
+        drop(order);
+        Some(MatchGuard {
             deliveries: self,
             seq,
             outcome: Outcome::Unknown,
@@ -121,27 +143,37 @@ impl Deliveries {
     /// Sets the outcome of a publication, and delivers all outcomes that no longer wait for others.
     fn finish(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
-        if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
-            slot.outcome = Some(outcome);
+        let running = order.iter_mut().find(|running| running.seq == seq);
+        debug_assert!(running.is_some(), "a publication is finished once");
+        if let Some(running) = running {
+            running.outcome = Some(outcome);
         }
-        // Under the lock, so that queues are filled in order; nothing in it waits.
-        while let Some(outcome) = order.front_mut().and_then(Slot::take) {
+        // Under the lock, so that queues are filled in order; delivering waits for nothing.
+        while let Some(outcome) = order.front_mut().and_then(RunningPublication::take_outcome) {
             order.pop_front();
-            let mut queues = self.queues.lock();
-            match outcome {
-                Outcome::NoConsumer => {}
-                Outcome::For(subscriptions, notification) => {
-                    for subscription in subscriptions {
-                        let queues = queues.get(&subscription).into_iter().flatten();
-                        for queue in queues.filter_map(Weak::upgrade) {
-                            queue.push(&notification);
-                        }
+            self.deliver(outcome);
+        }
+    }
+
+    /// Puts a publication into the queues of the consumers that receive it.
+    fn deliver(&self, outcome: Outcome) {
+        let queues = self.queues.lock();
+        match outcome {
+            Outcome::NoConsumer => {}
+            Outcome::Matched {
+                subscriptions,
+                notification,
+            } => {
+                for subscription in subscriptions {
+                    let queues = queues.get(&subscription).into_iter().flatten();
+                    for queue in queues.filter_map(Weak::upgrade) {
+                        queue.push(&notification);
                     }
                 }
-                Outcome::Unknown => {
-                    for queue in queues.values_mut().flatten().filter_map(|q| q.upgrade()) {
-                        queue.fall_behind();
-                    }
+            }
+            Outcome::Unknown => {
+                for queue in queues.values().flatten().filter_map(Weak::upgrade) {
+                    queue.fall_behind();
                 }
             }
         }
@@ -150,8 +182,9 @@ impl Deliveries {
     /// Withdraws a publication from queues and pages, and from those still to be delivered.
     pub(crate) fn retract(&self, seq: Seq) {
         let mut order = self.order.lock();
-        if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
-            slot.is_retracted = true;
+        // A publication that was delivered already is not in `order`.
+        if let Some(running) = order.iter_mut().find(|running| running.seq == seq) {
+            running.is_retracted = true;
         }
         let queues = self.queues.lock();
         for queue in queues.values().flatten().filter_map(Weak::upgrade) {
@@ -168,11 +201,11 @@ impl Deliveries {
     /// in the order of its changes, before they are visible.
     pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
-        let Some(of) = queues.get(&subscription) else {
+        let Some(consumers) = queues.get(&subscription) else {
             return;
         };
         let entry = Arc::<[u8]>::from(entry);
-        for queue in of.iter().filter_map(Weak::upgrade) {
+        for queue in consumers.iter().filter_map(Weak::upgrade) {
             queue.state.lock().changed = Some(entry.clone());
         }
     }
@@ -190,19 +223,23 @@ impl Deliveries {
         queues.iter().for_each(|queue| queue.signal.notify());
     }
 
+    /// Adds the queue of a consumer: it receives the publications that are announced from now on.
     pub(crate) fn add(&self, subscription: Seq, queue: &Arc<Queue>) {
         let mut queues = self.queues.lock();
-        let of = queues.entry(subscription).or_default();
-        of.push(Arc::downgrade(queue));
+        let consumers = queues.entry(subscription).or_default();
+        consumers.push(Arc::downgrade(queue));
         drop(queues);
         self.consumers.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Removes the queue of a consumer, which [`Deliveries::add`] has added.
     pub(crate) fn remove(&self, subscription: Seq, queue: &Arc<Queue>) {
         let mut queues = self.queues.lock();
-        if let Some(of) = queues.get_mut(&subscription) {
-            of.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(queue)));
-            if of.is_empty() {
+        let consumers = queues.get_mut(&subscription);
+        debug_assert!(consumers.is_some(), "the queue was added");
+        if let Some(consumers) = consumers {
+            consumers.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(queue)));
+            if consumers.is_empty() {
                 queues.remove(&subscription);
             }
         }
@@ -211,14 +248,15 @@ impl Deliveries {
     }
 }
 
-/// A publication that is being matched.
-pub(crate) struct Matching<'d> {
+/// A publication that is being matched. Dropping the guard delivers the outcome: unknown, unless
+/// [`MatchGuard::found`] was called.
+pub(crate) struct MatchGuard<'d> {
     deliveries: &'d Deliveries,
     seq: Seq,
     outcome: Outcome,
 }
 
-impl Matching<'_> {
+impl MatchGuard<'_> {
     /// Sets the subscriptions that the publication matches. Calls `notification` if one of them has
     /// a consumer.
     pub(crate) fn found(
@@ -227,17 +265,20 @@ impl Matching<'_> {
         notification: impl FnOnce() -> Notification,
     ) {
         let queues = self.deliveries.queues.lock();
-        let heard: Vec<Seq> = subscriptions.filter(|id| queues.contains_key(id)).collect();
+        let subscriptions: Vec<Seq> = subscriptions.filter(|id| queues.contains_key(id)).collect();
         drop(queues);
-        self.outcome = if heard.is_empty() {
+        self.outcome = if subscriptions.is_empty() {
             Outcome::NoConsumer
         } else {
-            Outcome::For(heard, Arc::new(notification()))
+            Outcome::Matched {
+                subscriptions,
+                notification: Arc::new(notification()),
+            }
         };
     }
 }
 
-impl Drop for Matching<'_> {
+impl Drop for MatchGuard<'_> {
     fn drop(&mut self) {
         let outcome = std::mem::replace(&mut self.outcome, Outcome::NoConsumer);
         self.deliveries.finish(self.seq, outcome);

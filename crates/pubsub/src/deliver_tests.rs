@@ -7,7 +7,7 @@ use esker::{Options, Seq};
 use esker_sim::memory::Memory;
 
 use super::{Deliveries, Queue};
-use crate::message::Notification;
+use crate::forms::message::Notification;
 use crate::{Broker, Config, PubSub, Subscription};
 
 #[test]

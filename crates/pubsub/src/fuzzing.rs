@@ -6,14 +6,14 @@
 use esker::extension::attributes::Extractor;
 use esker::extension::merge::MergeOperator;
 
-use crate::broker::read_entry;
-use crate::config::Config;
-use crate::element::{Elements, Time};
-use crate::keys::ListKey;
-use crate::lists::ValueLists;
-use crate::shape::Shape;
-use crate::times::ListTimes;
-use crate::topic::{Topic, TopicFilter};
+use crate::forms::config::Config;
+use crate::forms::element::{Elements, Time};
+use crate::forms::keys::ListKey;
+use crate::forms::topic::{Topic, TopicFilter};
+use crate::lists::directory::DirectoryEntry;
+use crate::lists::merging::ValueLists;
+use crate::lists::shape::Shape;
+use crate::lists::times::ListTimes;
 
 #[cfg(test)]
 #[path = "fuzzing_tests.rs"]
@@ -25,14 +25,14 @@ mod tests;
 pub fn stored(data: &[u8]) -> usize {
     let mut decoded = 0;
     for element in Elements::of(data) {
-        let Ok((raw, _)) = element else { break };
+        let Ok(raw) = element else { break };
         let _ = (raw.target(), raw.voids(), raw.is_tombstone(), raw.times());
         decoded += usize::from(raw.decode().is_ok());
     }
     decoded += usize::from(ListKey::parse(data).is_ok());
     decoded += usize::from(Shape::decode(data).is_some());
     decoded += usize::from(Config::decode(data).is_some());
-    decoded += usize::from(read_entry(data).is_ok());
+    decoded += usize::from(DirectoryEntry::decode(data).is_ok());
     decoded += usize::from(TopicFilter::decode(data).is_some());
     if let Some(topic) = Topic::decode(data) {
         assert_eq!(topic.encoded(), data, "a topic has one encoding");

@@ -3,11 +3,12 @@
 use fastrand::Rng;
 
 use super::stored;
-use crate::broker::{directory_entry, read_entry};
-use crate::config::Config;
-use crate::element::{Element, StoredChange, StoredPublication, StoredSubscription};
-use crate::place::{Place, Region};
-use crate::topic::TopicFilter;
+
+use crate::forms::config::Config;
+use crate::forms::element::{Element, StoredChange, StoredPublication, StoredSubscription};
+use crate::forms::place::{Place, Region};
+use crate::forms::topic::TopicFilter;
+use crate::lists::directory::{DirectoryEntry, encode_entry};
 
 /// Elements of every kind, with places of every kind.
 fn operand(rng: &mut Rng) -> Vec<u8> {
@@ -44,8 +45,17 @@ fn operand(rng: &mut Rng) -> Vec<u8> {
         let subscription = subscription(rng, place);
         Element::Subscription(subscription).encode(rng.u64(..), rng.u64(..), &mut operand);
     }
-    Element::Retracted(7, -5).encode(8, 9, &mut operand);
-    Element::Ended(7, -5, 5).encode(8, 9, &mut operand);
+    let retracted = Element::Retracted {
+        publication: 7,
+        time: -5,
+    };
+    retracted.encode(8, 9, &mut operand);
+    let ended = Element::Ended {
+        form: 7,
+        from: -5,
+        to: 5,
+    };
+    ended.encode(8, 9, &mut operand);
     operand
 }
 
@@ -80,9 +90,10 @@ fn damaged_bytes_are_refused_and_never_panic() {
         let whole = operand(&mut rng);
         assert_eq!(stored(&whole), 14);
         let topics: TopicFilter = "a/+/10/#".parse().unwrap();
-        let entry = directory_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
-        let (read, forms) = read_entry(&entry).unwrap();
-        assert_eq!((read, forms.len()), (topics, 1));
+        let entry = encode_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
+        let decoded_entry = DirectoryEntry::decode(&entry).unwrap();
+        let read = (decoded_entry.topics, decoded_entry.forms.len());
+        assert_eq!(read, (topics, 1));
         for source in [
             whole,
             entry,

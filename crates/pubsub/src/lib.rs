@@ -37,51 +37,42 @@
 //! # }
 //! ```
 
-// The layers of these modules: `../layers.txt`.
+// The layers of these modules: `../layers.txt`. The way of a publication through the files:
+//
+// 1. `operations/publish.rs` writes it, and takes a snapshot of everything before it;
+// 2. `search/subscribers.rs` finds the subscriptions that match it:
+// 3. - `lists/spans.rs` computes which value lists can have them, by the shapes of the stored lists
+//      (`lists/shape.rs`), and for filed conditions by their anchors (`forms/anchor.rs`),
+// 4. - `lists/walk.rs` reads these lists, as compactions have merged them (`lists/merging.rs`), and
+//      skips tables of other times (`lists/times.rs`),
+// 5. - `matching.rs` decides whether an element (`forms/element.rs`) of a list matches;
+// 6. `deliver.rs` puts the publication into the queues of consumers (`consumers/inbox.rs`).
+//
+// A subscription takes the same way, from `operations/subscribe.rs` by `search/publications.rs`.
 
-mod anchor;
 mod broker;
-mod cell;
-mod change;
-mod config;
+mod consumers;
 mod deliver;
-mod element;
-mod extension;
-mod follow;
+mod forms;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod inbox;
-mod join;
-mod keys;
 mod lists;
 mod matching;
-mod message;
-mod place;
-mod publications;
-mod publish;
-mod repeat;
-mod shape;
-mod spans;
-mod subscribe;
-mod subscribers;
-mod times;
-mod topic;
-mod topics;
-mod walk;
-mod watch;
+mod operations;
+mod search;
 
 pub use broker::{Broker, ReadStats};
-pub use cell::{Cell, MAX_DEPTH};
-pub use config::{Architecture, Config, Granularity};
-pub use element::Time;
-pub use extension::PubSub;
-pub use follow::Follow;
-pub use inbox::{Inbox, Notifier};
-pub use message::{
+pub use consumers::follow::Follow;
+pub use consumers::inbox::{Inbox, Notifier};
+pub use consumers::repeated_queries::{OnMatch, RepeatedQueries};
+pub use consumers::watch::Watch;
+pub use forms::cell::{Cell, MAX_DEPTH};
+pub use forms::config::{Architecture, Config, Granularity};
+pub use forms::element::Time;
+pub use forms::message::{
     Match, Notification, Publication, Published, Subscribed, Subscription, Threshold,
 };
-pub use place::{Place, Region};
-pub use repeat::{OnMatch, RepeatedQueries};
-pub use topic::{MAX_LEVELS, Topic, TopicFilter};
-pub use topics::TopicUse;
-pub use watch::Watch;
+pub use forms::place::{Place, Region};
+pub use forms::topic::{MAX_LEVELS, Topic, TopicFilter};
+pub use lists::trees::PubSub;
+pub use operations::topics::TopicUse;

@@ -1,5 +1,6 @@
-//! Matching: decides whether the interval, the place, the condition and the threshold of a
-//! subscription admit a publication.
+//! Matching, the last step of both searches: decides whether the interval, the place, the condition
+//! and the threshold of a subscription admit a publication. Topics and expiry are checked where the
+//! lists are read (`search/`).
 
 use std::sync::Arc;
 
@@ -7,46 +8,50 @@ use esker::{Error, Expr, Path, Result};
 use esker_model::condition::Filter;
 use quick_cache::sync::Cache;
 
-use crate::element::{StoredChange, StoredSubscription, Time, damaged};
-use crate::place::{Extent, Place, Region};
-use crate::spans::NumberAt;
+use crate::forms::element::{StoredChange, StoredSubscription, Time, damaged};
+use crate::forms::place::{Extent, Place, Region};
+use crate::lists::spans::NumberAt;
 
-/// Caches of compiled conditions, polygons and paths. Many subscriptions share theirs, and
-/// publications meet them again and again.
-pub(crate) struct Compiled {
+/// Matches publications with subscriptions, and caches the parsed conditions, polygons and paths,
+/// by their texts: many subscriptions have the same texts, and each publication meets them again.
+pub(crate) struct MatchCache {
     filters: Cache<Arc<str>, Arc<Filter>>,
     polygons: Cache<Arc<str>, Arc<Extent>>,
     numbers: Cache<Arc<str>, Arc<NumberAt>>,
+    /// The maximum level of a cell.
     depth: u8,
 }
 
-/// The most conditions in the cache.
-const CONDITIONS: usize = 16 << 10;
-/// The most polygons in the cache.
-const POLYGONS: usize = 4 << 10;
-/// The most paths of numbers in the cache.
-const PATHS: usize = 1 << 10;
+/// The maximum number of conditions in the cache.
+const MAX_CONDITIONS: usize = 16 << 10;
+/// The maximum number of polygons in the cache.
+const MAX_POLYGONS: usize = 4 << 10;
+/// The maximum number of paths in the cache.
+const MAX_PATHS: usize = 1 << 10;
 
-/// The parts of a publication that decide a match.
+/// The parts of a publication that decide a match, next to its topic.
 #[derive(Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct PublicationParts<'a> {
     pub(crate) time: Time,
     pub(crate) place: &'a Extent,
     pub(crate) body: &'a [u8],
 }
 
-impl Compiled {
-    pub(crate) fn new(depth: u8) -> Compiled {
-        Compiled {
-            filters: Cache::new(CONDITIONS),
-            polygons: Cache::new(POLYGONS),
-            numbers: Cache::new(PATHS),
+impl MatchCache {
+    /// An empty cache, for a broker whose cells have at most `depth` levels.
+    pub(crate) fn new(depth: u8) -> MatchCache {
+        MatchCache {
+            filters: Cache::new(MAX_CONDITIONS),
+            polygons: Cache::new(MAX_POLYGONS),
+            numbers: Cache::new(MAX_PATHS),
             depth,
         }
     }
 
+    /// The filter of a condition, parsed at most once while it is in the cache.
+    ///
     /// # Errors
-    /// If the text is not a valid condition.
+    /// [`Error::Condition`] if the text is not a valid condition.
     pub(crate) fn filter(&self, condition: &str) -> Result<Arc<Filter>> {
         if let Some(filter) = self.filters.get(condition) {
             return Ok(filter);
@@ -57,8 +62,11 @@ impl Compiled {
         Ok(filter)
     }
 
+    /// Finds the number at a path in bodies. The path is parsed at most once while it is in the
+    /// cache.
+    ///
     /// # Errors
-    /// If the path, which was checked before it was stored, is damaged.
+    /// [`Error::Damaged`] if the path is malformed: it was checked before it was stored.
     pub(crate) fn number(&self, path: &str) -> Result<Arc<NumberAt>> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(number);
@@ -69,8 +77,10 @@ impl Compiled {
         Ok(number)
     }
 
+    /// The extent of a place. That of a polygon is computed at most once while it is in the cache.
+    ///
     /// # Errors
-    /// If the place is invalid.
+    /// [`Error::BadInput`] if the place is invalid.
     pub(crate) fn extent(&self, place: &Place) -> Result<Arc<Extent>> {
         let Place::Region(Region::Polygon(text)) = place else {
             return Ok(Arc::new(place.extent(self.depth)?));
@@ -84,27 +94,27 @@ impl Compiled {
     }
 
     /// True if the interval, the place and the condition of a subscription admit a publication.
-    /// Topics, expiry and thresholds are checked elsewhere.
+    /// The threshold is checked by [`StoredChange::is_met`], once the previous number is known.
     ///
     /// # Errors
-    /// If stored data is damaged.
+    /// [`Error::BadInput`] or [`Error::Condition`] if the stored place or condition is malformed.
     pub(crate) fn admits(
         &self,
         subscription: &StoredSubscription<'_>,
-        subject: &Subject<'_>,
+        parts: &PublicationParts<'_>,
     ) -> Result<bool> {
-        if subject.time < subscription.from || subject.time > subscription.to {
+        if parts.time < subscription.from || parts.time > subscription.to {
             return Ok(false);
         }
         if subscription.place != Place::Anywhere
-            && !subject.place.is_for(&*self.extent(&subscription.place)?)
+            && !parts.place.is_for(&*self.extent(&subscription.place)?)
         {
             return Ok(false);
         }
         Ok(subscription.condition.is_empty()
             || self
                 .filter(subscription.condition)?
-                .matches_json(subject.body))
+                .matches_json(parts.body))
     }
 }
 

@@ -1,8 +1,9 @@
-//! Consumers of changes. Each consumer belongs to a dataset.
+//! Named consumers of changes, for which the store keeps the log. Each consumer belongs to a
+//! dataset.
 //!
 //! The engine keeps the log for names. The name of a consumer in the engine is `\0` NUMBER `\0`
 //! NAME: the number of its dataset's data tree, which never changes and is never reused, and the
-//! consumer's own name. Earlier versions knew only consumers of the whole store, and stored the own
+//! consumer's own name. Earlier versions had only consumers of the whole store, and stored the own
 //! name alone. An own name has no 0 byte, so the two forms differ. The first dataset that uses a
 //! consumer of the whole store binds it.
 
@@ -40,16 +41,19 @@ pub struct ChangeConsumer {
     pub unread_for: Option<Duration>,
 }
 
+/// The name in the engine of a consumer of the dataset with this data tree.
 fn scoped(data: TreeId, name: &str) -> String {
     format!("\0{data}\0{name}")
 }
 
-/// The dataset's data tree and the consumer's name; `None` for a consumer of the whole store.
-fn parts(kept: &str) -> Option<(TreeId, &str)> {
+/// Splits a name in the engine: the dataset's data tree and the consumer's own name; `None` for a
+/// consumer of the whole store.
+fn split_scoped(kept: &str) -> Option<(TreeId, &str)> {
     let (data, name) = kept.strip_prefix('\0')?.split_once('\0')?;
     Some((data.parse().ok()?, name))
 }
 
+/// Returns [`Error::BadInput`] if a consumer cannot have this name.
 fn check_name(name: &str) -> Result<()> {
     let wrong = match name {
         "" => "is empty",
@@ -62,7 +66,8 @@ fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Names the consumer and its dataset in the error that it is in use.
+/// Converts an error of the engine; the one about a consumer in use gets the names of the consumer
+/// and its dataset.
 fn in_use(error: esker_lsm::Error, name: &str, dataset: &str) -> Error {
     match error {
         esker_lsm::Error::ConsumerInUse { .. } => Error::Busy(format!(
@@ -80,13 +85,16 @@ pub struct Consumer<K = Key> {
     dataset: Handle,
     name: String,
     log: LogConsumer,
+    /// The most bytes of log that the store keeps for it.
     bytes: u64,
     /// The position of the consumer as the store has it.
-    noted: Position,
+    acknowledged: Position,
     is_new: bool,
 }
 
 impl<K: PrimaryKey> Consumer<K> {
+    /// Takes the consumer `name`, which no other handle may hold. It continues where it stopped, or
+    /// at `from`.
     pub(crate) fn new(
         dataset: Handle,
         name: &str,
@@ -106,7 +114,7 @@ impl<K: PrimaryKey> Consumer<K> {
             name: name.to_string(),
             log,
             bytes,
-            noted: begin,
+            acknowledged: begin,
             is_new: known.is_none(),
         })
     }
@@ -160,11 +168,11 @@ impl<K: PrimaryKey> Consumer<K> {
     /// the same changes are returned again.
     pub fn done(&mut self) -> Result<()> {
         let here = self.changes.position();
-        if here == self.noted {
+        if here == self.acknowledged {
             return Ok(());
         }
         self.dataset.keep(&self.log, &self.name, here, self.bytes)?;
-        self.noted = here;
+        self.acknowledged = here;
         Ok(())
     }
 }
@@ -175,7 +183,7 @@ impl Store {
         let datasets = self.dataset_states();
         let kept = self.group.log_consumers()?.into_iter();
         let all = kept.filter_map(|(kept, position, keeps_bytes)| {
-            let (name, dataset) = match parts(&kept) {
+            let (name, dataset) = match split_scoped(&kept) {
                 None => (kept.as_str(), None),
                 Some((data, name)) => {
                     let dataset = datasets.iter().find(|dataset| dataset.data == data)?;
@@ -213,32 +221,32 @@ impl Store {
         Ok(all)
     }
 
-    /// The time at which the first change after `place` was written: in the tree `data`, or in any
-    /// tree. Reads the log up to this change.
+    /// The time at which the first change after `position` was written, in milliseconds since 1970:
+    /// in the tree `data`, or in any tree. Reads the log up to this change.
     fn unread_since(
         &self,
-        place: Position,
+        position: Position,
         data: Option<TreeId>,
     ) -> esker_lsm::Result<Option<u64>> {
-        let mut tail = self.group.tail(place)?;
+        let mut tail = self.group.tail(position)?;
         while let Some(commit) = tail.next()? {
-            let mut is_it = false;
+            let mut concerns_tree = false;
             commit.each(&mut |tree, _, _, _, _| {
-                is_it |= data.is_none_or(|data| data == tree);
+                concerns_tree |= data.is_none_or(|data| data == tree);
             });
-            if is_it {
+            if concerns_tree {
                 return Ok(tail.time());
             }
         }
         Ok(None)
     }
 
-    /// Ends the consumers of datasets that do not exist.
+    /// Releases the log that is kept for consumers of datasets that do not exist.
     pub(crate) fn release_orphans(&self) -> Result<()> {
         let version = self.group.snapshot();
         let trees = &version.version().trees;
         let is_orphan =
-            |kept: &str| parts(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
+            |kept: &str| split_scoped(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
         let kept = self.group.log_consumers()?;
         if kept.iter().any(|(kept, _, _)| is_orphan(kept)) {
             // A power cut could still undo a drop that this opening found, if its sync failed.
@@ -259,18 +267,23 @@ impl Handle {
         let log = group.consume_log(&scoped(self.current.data, name));
         let log = log.map_err(|error| in_use(error, name, &self.name()))?;
         let known = match log.place()? {
-            Some((place, _)) => Some(place),
+            Some((position, _)) => Some(position),
             None => {
-                let all = group.log_consumers()?.into_iter();
-                let mut of_store = all.filter(|(other, ..)| other == name);
-                of_store.next().map(|(_, place, _)| place)
+                let mut all = group.log_consumers()?.into_iter();
+                let of_store = all.find(|(other, ..)| other == name);
+                of_store.map(|(_, position, _)| position)
             }
         };
         Ok((log, known))
     }
 
+    /// Makes the store keep up to `bytes` bytes of log after the position `at` for the consumer
+    /// `name`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error.
     fn keep(&self, log: &LogConsumer, name: &str, at: Position, bytes: u64) -> Result<()> {
-        let is_dropped = || {
+        let check_exists = || {
             if self.now().is_dropped() {
                 Err(Error::unknown_dataset(self.name()))
             } else {
@@ -280,12 +293,12 @@ impl Handle {
         let group = &self.shared.group;
         if group.is_reader() {
             group.refresh()?;
-            is_dropped()?;
+            check_exists()?;
             log.keep(Some(name), at, bytes)?;
-            // If the writer dropped the dataset meanwhile, it may have released its consumers
-            // before this one was registered.
+            // If the writer dropped the dataset in between, it may have released the dataset's
+            // consumers before this one was registered.
             group.refresh()?;
-            return is_dropped().inspect_err(|_| {
+            return check_exists().inspect_err(|_| {
                 let own = scoped(self.current.data, name);
                 let _ = group.release_logs(&mut |kept| kept == own);
             });
@@ -298,11 +311,11 @@ impl Handle {
             if now == dataset {
                 break reserved;
             }
-            // The dataset was renamed meanwhile.
+            // The dataset was renamed before the reservation.
             drop(reserved);
             dataset = now;
         };
-        is_dropped()?;
+        check_exists()?;
         self.shared.release_orphans()?;
         Ok(log.keep(Some(name), at, bytes)?)
     }
@@ -321,7 +334,7 @@ impl Handle {
             return Ok(true);
         }
         // A consumer of an earlier version, with any name that this version accepted.
-        Ok(parts(name).is_none() && group.release_log(name)?)
+        Ok(split_scoped(name).is_none() && group.release_log(name)?)
     }
 
     /// See [`crate::Dataset::change_consumer`].

@@ -1,6 +1,7 @@
-//! The errors of this crate.
+//! The errors of this crate: one enum whose variants name the object that they concern, its classes
+//! for comparing, and the conversions from the engine's and the model's errors.
 
-use esker_lsm::coding::Misplaced;
+use esker_lsm::coding::{Misplaced, Own};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -231,10 +232,12 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// [`Error::Exists`], with this text.
     pub(crate) fn exists(what: impl Into<String>) -> Error {
         Error::Exists(what.into())
     }
 
+    /// [`Error::UnknownDataset`], without a suggestion.
     pub(crate) fn unknown_dataset(name: impl Into<String>) -> Error {
         Error::UnknownDataset {
             name: name.into(),
@@ -243,17 +246,22 @@ impl Error {
     }
 
     /// As [`Error::unknown_dataset`], with a suggestion from the names of known datasets.
-    pub(crate) fn unknown_among<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Error {
-        let most = 1 + name.chars().count() / 4;
-        let near = known.map(|known| (distance(name, known), known));
-        let near = near.filter(|(distance, _)| *distance <= most).min();
+    pub(crate) fn unknown_dataset_among<'a>(
+        name: &str,
+        known: impl Iterator<Item = &'a String>,
+    ) -> Error {
+        let limit = 1 + name.chars().count() / 4;
+        let near = known
+            .map(|known| (distance(name, known), known))
+            .filter(|(distance, _)| *distance <= limit)
+            .min();
         Error::UnknownDataset {
             name: name.to_string(),
             meant: near.map(|(_, known)| known.clone()),
         }
     }
 
-    /// A key is not in the expected state.
+    /// [`Error::Conflict`]: the record of `key` is not as expected. `what` is its actual state.
     pub(crate) fn conflict_of(key: Key, what: String) -> Error {
         Error::Conflict {
             key: Some(Box::new(key)),
@@ -261,7 +269,7 @@ impl Error {
         }
     }
 
-    /// Other writers were faster, too often.
+    /// [`Error::Conflict`] about no key in particular: other writers changed the data first.
     pub(crate) fn overtaken(what: impl Into<String>) -> Error {
         Error::Conflict {
             key: None,
@@ -269,15 +277,17 @@ impl Error {
         }
     }
 
+    /// [`Error::Busy`], with this text.
     pub(crate) fn busy(text: impl Into<String>) -> Error {
         Error::Busy(text.into())
     }
 
+    /// [`Error::BadInput`], with this text.
     pub(crate) fn bad_input(text: impl Into<String>) -> Error {
         Error::BadInput(text.into())
     }
 
-    /// Damage that is not attributed to one file.
+    /// [`Error::Damaged`], where the damage is not attributed to one file.
     pub(crate) fn damaged(what: impl Into<String>) -> Error {
         Error::Damaged {
             path: None,
@@ -286,7 +296,7 @@ impl Error {
         }
     }
 
-    /// Its class.
+    /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::NoStore { .. } => ErrorKind::NoStore,
@@ -324,7 +334,8 @@ impl Error {
     }
 }
 
-/// The number of characters to change, add or remove to get from one name to the other.
+/// The number of characters to change, add or remove to get from one name to the other
+/// (Levenshtein's distance), in time and space of the product and the length of the names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -338,7 +349,7 @@ fn distance(a: &str, b: &str) -> usize {
         }
         row = next;
     }
-    row.last().copied().unwrap_or_default()
+    *row.own(b.len())
 }
 
 impl fmt::Display for Error {
@@ -434,7 +445,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::NewerFormat { .. } | esker_lsm::Error::Unsupported(_) => {
                 Error::Unsupported(text)
             }
-            // The store lists the file.
+            // The manifest lists the file, so its absence is damage.
             esker_lsm::Error::Io { path, op, source }
                 if op != "lock" && source.kind() == io::ErrorKind::NotFound =>
             {
@@ -458,6 +469,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::OtherHistory { position, current } => {
                 Error::OtherHistory { position, current }
             }
+            // Those about arguments: `Limit`, `Invalid`, and the use of a log that is not there.
             _ => Error::BadInput(text),
         }
     }

@@ -64,9 +64,9 @@
 pub mod index {
     pub use crate::index::cost::Workload;
     pub use crate::index::{
-        Access, Attribute, AttributeProfile, Best, Build, Completion, Deferred, Entry, Figures,
-        IndexEntry, IndexType, IndexTypes, Lookup, Range, Recency, Tells, TreeEntry, TreeRange,
-        VisitPosting, Writes,
+        Access, Attribute, AttributeProfile, BestCandidates, Build, Completion, DeferredChange,
+        Entry, EntryWrites, Figures, IndexEntry, IndexType, IndexTypes, Lookup, Range, Recency,
+        TreeEntry, TreeRange, VisitPosting, Writes,
     };
     pub use esker_lsm::RunSink;
     pub use esker_lsm::attributes::Summary;
@@ -105,7 +105,11 @@ pub trait Extension: Send + Sync {
 pub(crate) struct Extensions(Vec<Arc<dyn Extension>>);
 
 impl Extensions {
-    /// Checks the names.
+    /// Checks the names of the extensions.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if a name has other characters or another length than
+    /// [`Extension::name`] allows, or two extensions have the same.
     pub(crate) fn new(all: &[Arc<dyn Extension>]) -> Result<Extensions> {
         let mut names = BTreeSet::new();
         for extension in all {
@@ -125,6 +129,7 @@ impl Extensions {
         Ok(Extensions(all.to_vec()))
     }
 
+    /// The extension of this name.
     fn named(&self, name: &str) -> Option<&Arc<dyn Extension>> {
         self.0.iter().find(|extension| extension.name() == name)
     }
@@ -161,6 +166,10 @@ pub struct ExtensionStore {
 }
 
 impl ExtensionStore {
+    /// The part of the extension `name`.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the store was opened without the extension.
     pub(crate) fn new(store: Arc<Store>, extensions: &Extensions, name: &str) -> Result<Self> {
         match extensions.named(name) {
             Some(_) => Ok(ExtensionStore {
@@ -275,7 +284,7 @@ impl ExtensionStore {
         };
         let group = &self.store.group;
         let ticket = group.append_with(batch, durability, &mut complete)?;
-        // An appended batch was completed.
+        // The engine appends no batch without completing it.
         Ok((ticket, made.ok_or_else(|| Misplaced::here())?))
     }
 
@@ -383,6 +392,7 @@ impl ExtensionStore {
         self.store.group.is_reader()
     }
 
+    /// Returns [`Error::BadInput`] if a tree is not one of the extension's.
     fn check_own(&self, trees: &[TreeId]) -> Result<()> {
         match trees {
             [] => Ok(()),
@@ -390,6 +400,7 @@ impl ExtensionStore {
         }
     }
 
+    /// As [`ExtensionStore::check_own`], by the trees of `snapshot`.
     fn check_own_in(&self, snapshot: &Snapshot, trees: &[TreeId]) -> Result<()> {
         for id in trees {
             let tree = snapshot.version().trees.get(id);

@@ -156,9 +156,13 @@ pub struct Changes<K = Key> {
 }
 
 /// The interval between two checks whether the reader was stopped.
-const LOOK: Duration = Duration::from_millis(200);
+const STOP_CHECKS: Duration = Duration::from_millis(200);
 
 impl<K: PrimaryKey> Changes<K> {
+    /// A feed of the dataset's changes.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`], [`Error::OtherHistory`].
     pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes<K>> {
         let group = &dataset.shared.group;
         let from = match from {
@@ -263,13 +267,13 @@ impl<K: PrimaryKey> Changes<K> {
             if let Some(stop) = &self.dataset.stop {
                 stop.check()?;
             }
-            let left = until.map_or(LOOK, |until| {
+            let left = until.map_or(STOP_CHECKS, |until| {
                 until.saturating_duration_since(Instant::now())
             });
             let commit = if left.is_zero() || was_dropped {
                 self.tail.next()?
             } else {
-                self.tail.wait(left.min(LOOK))?
+                self.tail.wait(left.min(STOP_CHECKS))?
             };
             let Some(commit) = commit else {
                 if was_dropped {
@@ -282,7 +286,7 @@ impl<K: PrimaryKey> Changes<K> {
                 }
                 continue;
             };
-            self.take(&commit)?;
+            self.add_changes_of(&commit)?;
         }
     }
 
@@ -330,14 +334,16 @@ impl<K: PrimaryKey> Changes<K> {
     }
 
     /// Adds the changes of a commit to `pending`.
-    fn take(&mut self, commit: &Commit) -> Result<()> {
+    fn add_changes_of(&mut self, commit: &Commit) -> Result<()> {
         let layout = self.dataset.layout();
         let (data, expiry, key_type) = (layout.data, layout.expiry, self.dataset.key_type());
         let (history, returned) = (commit.position().history, self.returned.seq);
-        let old = layout.old.filter(|_| self.with_old);
-        let mut replaced = old.map_or_else(HashMap::new, |old| replaced(commit, old));
+        let mut replaced = match layout.old.filter(|_| self.with_old) {
+            Some(old) => Some(replaced_records(commit, old)?),
+            None => None,
+        };
         let bodies = CommitBodies::of(commit, &layout);
-        let mut malformed = None;
+        let mut result = Ok(());
         let pending = &mut self.pending;
         commit.each(&mut |tree, seq, kind, key, value| {
             // The deletion of the expiry entry has the number of the deletion of its record.
@@ -351,23 +357,21 @@ impl<K: PrimaryKey> Changes<K> {
             if tree != data {
                 return;
             }
-            let stored = match kind {
-                Kind::Put => Some(value),
-                Kind::Timed => {
-                    let Some(timed) = Timed::parse(value) else {
-                        malformed = Some(Error::damaged("the log: a malformed put with a time"));
-                        return;
-                    };
-                    Some(timed.value)
+            let stored = match stored_in(kind, value) {
+                Ok(stored) => stored.map(|stored| bodies.with_body(seq, stored)),
+                Err(error) => {
+                    result = Err(error);
+                    return;
                 }
-                Kind::Delete | Kind::Operand => None,
             };
-            let stored = stored.map(|stored| bodies.with_body(seq, stored));
             // The next change of the key in this commit replaces this one's record.
-            let before = match (old, stored) {
+            let before = match (&mut replaced, stored) {
                 (None, _) => None,
-                (Some(_), Some(stored)) => replaced.insert(key.to_vec(), (seq, stored.to_vec())),
-                (Some(_), None) => replaced.remove(key),
+                (Some(replaced), Some(stored)) => {
+                    let stored = stored.to_vec();
+                    replaced.insert(key.to_vec(), ReplacedRecord { seq, stored })
+                }
+                (Some(replaced), None) => replaced.remove(key),
             };
             if seq <= returned {
                 return;
@@ -376,7 +380,7 @@ impl<K: PrimaryKey> Changes<K> {
             let record =
                 |seq: Seq, stored: &[u8]| record::returned(key.clone(), seq, stored.into());
             let new = stored.map(|stored| record(seq, stored)).transpose();
-            let before = before.map(|(seq, stored)| record(seq, &stored)).transpose();
+            let before = before.map(|old| record(old.seq, &old.stored)).transpose();
             match new.and_then(|new| Ok((new, before?))) {
                 Ok((record, old)) => pending.push_back(Change {
                     kind: match record {
@@ -388,23 +392,52 @@ impl<K: PrimaryKey> Changes<K> {
                     record,
                     old,
                 }),
-                Err(error) => malformed = Some(error),
+                Err(error) => result = Err(error),
             }
         });
-        malformed.map_or(Ok(()), Err)
+        result
     }
 }
 
-/// The records that a commit replaced, by key: the write number and the stored bytes of each.
-fn replaced(commit: &Commit, old: TreeId) -> HashMap<Vec<u8>, (Seq, Vec<u8>)> {
+/// The stored record in an operation on the data tree; `None` if the operation deletes it.
+fn stored_in(kind: Kind, value: &[u8]) -> Result<Option<&[u8]>> {
+    match kind {
+        Kind::Put => Ok(Some(value)),
+        Kind::Timed => match Timed::parse(value) {
+            Some(timed) => Ok(Some(timed.value)),
+            None => Err(Error::damaged("the log: a malformed put with a time")),
+        },
+        Kind::Delete | Kind::Operand => Ok(None),
+    }
+}
+
+/// A record that a commit replaced.
+struct ReplacedRecord {
+    /// The number of its write.
+    seq: Seq,
+    /// Its stored form.
+    stored: Vec<u8>,
+}
+
+/// The records that a commit replaced, by key, from the tree of old records.
+fn replaced_records(commit: &Commit, old: TreeId) -> Result<HashMap<Vec<u8>, ReplacedRecord>> {
     let mut replaced = HashMap::new();
+    let mut is_malformed = false;
     commit.each(&mut |tree, _, _, key, value| {
-        if tree == old
-            && let Some((seq, stored)) = value.split_first_chunk()
-        {
-            let seq = Seq::from_le_bytes(*seq);
-            replaced.insert(key.to_vec(), (seq, stored.to_vec()));
+        if tree != old {
+            return;
+        }
+        match value.split_first_chunk() {
+            Some((seq, stored)) => {
+                let seq = Seq::from_le_bytes(*seq);
+                let stored = stored.to_vec();
+                replaced.insert(key.to_vec(), ReplacedRecord { seq, stored });
+            }
+            None => is_malformed = true,
         }
     });
-    replaced
+    if is_malformed {
+        return Err(Error::damaged("the log: a malformed old record"));
+    }
+    Ok(replaced)
 }

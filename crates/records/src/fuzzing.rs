@@ -32,22 +32,27 @@ use crate::catalog::TreeConfig;
 #[path = "fuzzing_tests.rs"]
 mod tests;
 
-/// A stored record.
+/// A stored record, which is read, written and read again.
 pub fn stored_record(data: &[u8]) {
     let body = RecordRef::body_of(data);
     let Some(found) = RecordRef::parse(data) else {
         return;
     };
     assert_eq!(body, Some(found.body()));
-    let mut again = Vec::new();
-    record::encode(&mut again, found.known(), found.attributes(), found.body());
-    let read = RecordRef::parse(&again).unwrap();
+    let mut encoded = Vec::new();
+    record::encode(
+        &mut encoded,
+        found.known(),
+        found.attributes(),
+        found.body(),
+    );
+    let read = RecordRef::parse(&encoded).unwrap();
     assert!(read.attributes().eq(found.attributes()));
     assert_eq!(read.body(), found.body());
 }
 
-/// A stored set of fields, or the JSON of a record, whose fields are gathered: what is read is
-/// written again as it was, and a set covers what was added to it.
+/// A stored set of fields, or the JSON of a record, whose fields are gathered: encoding a decoded
+/// set gives the same set, and a set covers the fields that were added to it.
 pub fn fields(data: &[u8]) {
     let mut gatherer = FieldGatherer::default();
     // The second time it meets its own template.
@@ -65,7 +70,7 @@ pub fn fields(data: &[u8]) {
     }
 }
 
-/// Two fragments of a posting list, the first as long as the first byte says: decoded, finished,
+/// Two fragments of a posting list, the first of the length in the first byte: decoded, finished,
 /// joined.
 pub fn postings(data: &[u8]) {
     let Some((len, rest)) = data.split_first() else {
@@ -74,64 +79,63 @@ pub fn postings(data: &[u8]) {
     let (newer, older) = rest.split_at(usize::from(*len).min(rest.len()));
     let (newer_seq, older_seq) = (900, 700);
     let lists = [(newer, newer_seq), (older, older_seq)];
-    let [first, second] = lists.map(|(bytes, seq)| index_entries(bytes, seq));
-    if let Some(index_entries) = &first {
-        assert!(
-            index_entries
-                .windows(2)
-                .all(|w| matches!(w, [a, b] if a.0 > b.0))
-        );
+    let [first, second] = lists.map(|(bytes, seq)| postings_of(bytes, seq));
+    if let Some(postings) = &first {
+        let is_newest_first = |pair: &[OwnedPosting]| matches!(pair, [a, b] if a.seq > b.seq);
+        assert!(postings.windows(2).all(is_newest_first));
         let mut writer = PostingWriter::new();
-        for (seq, key, cancel) in index_entries {
+        for OwnedPosting { seq, key, cancel } in postings {
             let (seq, cancel) = (*seq, *cancel);
             assert!(writer.push(Posting { seq, key, cancel }));
         }
-        let mut again = Vec::new();
-        writer.finish(false, &mut again);
-        assert_eq!(
-            self::index_entries(&again, newer_seq).as_ref(),
-            Some(index_entries)
-        );
+        let mut written = Vec::new();
+        writer.finish(false, &mut written);
+        assert_eq!(postings_of(&written, newer_seq).as_ref(), Some(postings));
     }
     let operator = PostingMerge::default();
     for oldest in [false, true] {
         let mut finished = newer.to_vec();
-        let kept = operator.finish(newer_seq, &mut finished, oldest);
-        if let (Some(index_entries), true) = (&first, kept) {
-            let after = self::index_entries(&finished, newer_seq).unwrap();
-            assert!(
-                after
-                    .iter()
-                    .all(|index_entry| index_entries.contains(index_entry))
-            );
+        let is_kept = operator.finish(newer_seq, &mut finished, oldest);
+        if let Some(postings) = first.as_ref().filter(|_| is_kept) {
+            let after = postings_of(&finished, newer_seq).unwrap();
+            assert!(after.iter().all(|posting| postings.contains(posting)));
         }
     }
     let mut joined = newer.to_vec();
-    let done = operator.combine(&mut joined, newer_seq, older, older_seq);
-    match (first, second, done) {
-        (_, _, false) => assert_eq!(joined, newer),
-        (Some(first), Some(second), true) => {
-            let all: Vec<IndexEntry> = first.into_iter().chain(second).collect();
-            assert_eq!(index_entries(&joined, newer_seq), Some(all));
-        }
-        // Joining only reads the headers.
-        (_, _, true) => {}
+    if !operator.combine(&mut joined, newer_seq, older, older_seq) {
+        assert_eq!(joined, newer);
+        return;
+    }
+    // Joining only reads the headers, so it may join malformed fragments.
+    if let (Some(first), Some(second)) = (first, second) {
+        let all: Vec<OwnedPosting> = first.into_iter().chain(second).collect();
+        assert_eq!(postings_of(&joined, newer_seq), Some(all));
     }
 }
 
-type IndexEntry = (u64, Vec<u8>, bool);
+/// A decoded posting.
+#[derive(Debug, PartialEq)]
+struct OwnedPosting {
+    seq: u64,
+    key: Vec<u8>,
+    cancel: bool,
+}
 
-/// The postings of a fragment; `None` if it is malformed.
-fn index_entries(bytes: &[u8], entry: u64) -> Option<Vec<IndexEntry>> {
+/// The postings of the fragment that write `entry` wrote; `None` if it is malformed.
+fn postings_of(bytes: &[u8], entry: u64) -> Option<Vec<OwnedPosting>> {
     let mut reader = PostingList::parse(bytes, entry).ok()?.reader();
-    let mut index_entries = Vec::new();
+    let mut postings = Vec::new();
     while let Some(posting) = reader.next().ok()? {
-        index_entries.push((posting.seq, posting.key.to_vec(), posting.cancel));
+        postings.push(OwnedPosting {
+            seq: posting.seq,
+            key: posting.key.to_vec(),
+            cancel: posting.cancel,
+        });
     }
-    Some(index_entries)
+    Some(postings)
 }
 
-/// Encoded values and keys of each type.
+/// Encoded values and keys of each type: each has one encoding, and its text is read as the same.
 pub fn value(data: &[u8]) {
     for ty in Type::ALL {
         let mut input = Reader::new(data);
@@ -151,9 +155,9 @@ pub fn value(data: &[u8]) {
     }
     for ty in [KeyType::Int, KeyType::String, KeyType::Fields] {
         if let Some(key) = decode_key(ty, data) {
-            let mut again = Vec::new();
-            encode_key(ty, &key, &mut again).unwrap();
-            assert_eq!(again, data);
+            let mut encoded = Vec::new();
+            encode_key(ty, &key, &mut encoded).unwrap();
+            assert_eq!(encoded, data);
         }
     }
 }
@@ -195,20 +199,7 @@ pub fn json(data: &[u8]) {
         combinations(data, ("id".parse().unwrap(), key_type), &out, &fields);
         for (at, (path, ty)) in attributes.iter().enumerate() {
             if ty.timed_space().is_some() {
-                // Every time at the location.
-                let decode = |at: usize, ty: Type| {
-                    let values = out.values(at);
-                    let read = move |v| Value::decode(ty, &mut esker_lsm::coding::Reader::new(v));
-                    values.map(read).map(Option::unwrap).collect::<Vec<_>>()
-                };
-                let (points, times) = (decode(6, Type::Point), decode(3, Type::Time));
-                let mut wanted = BTreeSet::new();
-                for time in times {
-                    if let ([Value::Point(space, point)], Value::Time(micros)) = (&points[..], time)
-                    {
-                        wanted.insert(Value::PointTime(*space, *point, micros).encoded());
-                    }
-                }
+                let wanted = point_times(&out, 6, 3);
                 assert!(out.values(at).eq(wanted.iter().map(Vec::as_slice)));
                 continue;
             }
@@ -248,6 +239,27 @@ pub fn json(data: &[u8]) {
     }
 }
 
+/// The encoded points in time of a record: each value of the attribute number `times`, at the
+/// location of the attribute number `point` if that has one.
+fn point_times(out: &Extracted, point: usize, times: usize) -> BTreeSet<Vec<u8>> {
+    let decode = |at: usize, ty: Type| -> Vec<Value> {
+        let values = out.values(at);
+        values
+            .map(|value| Value::decode(ty, &mut Reader::new(value)).unwrap())
+            .collect()
+    };
+    let points = decode(point, Type::Point);
+    let [Value::Point(space, point)] = points.as_slice() else {
+        return BTreeSet::new();
+    };
+    let times = decode(times, Type::Time).into_iter();
+    let encoded = times.filter_map(|time| match time {
+        Value::Time(micros) => Some(Value::PointTime(*space, *point, micros).encoded()),
+        _ => None,
+    });
+    encoded.collect()
+}
+
 /// True if each of the times differs from one of the others by at most a microsecond, or by what
 /// two floats differ: the parser may take the float beside the nearest one.
 fn has_all_about(ty: Type, times: &BTreeSet<Vec<u8>>, others: &BTreeSet<Vec<u8>>) -> bool {
@@ -256,8 +268,8 @@ fn has_all_about(ty: Type, times: &BTreeSet<Vec<u8>>, others: &BTreeSet<Vec<u8>>
         _ => None,
     };
     let is_near = |time: i64, other: i64| {
-        let most = 1 + (time.unsigned_abs() >> 51);
-        other.abs_diff(time) <= most
+        let max_difference = 1 + (time.unsigned_abs() >> 51);
+        other.abs_diff(time) <= max_difference
     };
     times.iter().all(|time| {
         let mut others = others.iter().filter_map(micros);
@@ -278,6 +290,7 @@ fn reach<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
     }
 }
 
+/// The value of a type that a full parser finds; `None` if the JSON has no value of the type.
 fn naive(ty: Type, json: &Json) -> Option<Value> {
     match ty {
         Type::Int if json.is_i64() || json.is_u64() => Value::parse(ty, &json.to_string()).ok(),
@@ -446,14 +459,14 @@ pub fn geojson(data: &[u8]) {
     }
 }
 
-/// The stored definition of a dataset.
+/// The stored definition of a dataset, which is read, written and read again.
 pub fn definition(data: &[u8]) {
     if let Some(stored) = StoredDef::from_bytes(data) {
         assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
     }
 }
 
-/// The stored configuration of a tree.
+/// The stored configuration of a tree, which is read, written and read again.
 pub fn tree_config(data: &[u8]) {
     if let Some(config) = TreeConfig::from_bytes(data) {
         assert_eq!(TreeConfig::from_bytes(&config.to_bytes()), Some(config));

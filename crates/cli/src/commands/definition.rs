@@ -118,7 +118,7 @@ impl Wanted {
             && (self.ttl.is_none() || self.ttl == def.expiry.ttl)
             && self.expires.as_ref().is_none_or(|said| {
                 def.expiry.path.as_ref() == Some(&said.path)
-                    && (said.ty).is_none_or(|ty| def.expiry.ty.is_said_by(ty))
+                    && (said.ty).is_none_or(|ty| def.expiry.ty.is_allowed_by(ty))
             })
             && (!self.old_records || def.old_records);
         if key && indexes && strategy {

@@ -188,9 +188,9 @@ impl Index {
         self.kind.type_for(self.ty)
     }
 
-    /// The attribute's type, if it is given; without one, an attribute that is declared already
-    /// keeps its type.
-    pub fn said_type(&self) -> Option<Type> {
+    /// The attribute's type, if the definition names it; otherwise an attribute that is declared
+    /// already keeps its type.
+    pub fn explicit_type(&self) -> Option<Type> {
         self.ty.and_then(|ty| self.kind.type_for(Some(ty)))
     }
 
@@ -219,8 +219,8 @@ mod tests {
             let (points, timed) = (IndexKind::Spatial(layout), IndexKind::SpaceTime(layout));
             for (kind, ty) in [(points, Type::Point), (timed, Type::PointTime)] {
                 let index = Index::new(kind);
-                assert_eq!((index.type_of(), index.said_type()), (Some(ty), None));
-                assert_eq!(index.of_type(ty).said_type(), Some(ty));
+                assert_eq!((index.type_of(), index.explicit_type()), (Some(ty), None));
+                assert_eq!(index.of_type(ty).explicit_type(), Some(ty));
             }
             let def = DatasetDef::new("id", KeyType::Int).index("at", Index::new(points));
             def.validate().unwrap();

@@ -255,7 +255,7 @@ impl IndexText {
             && def.tokenizer == self.tokenizer
             && def.lenient == self.lenient
             && def.unique == self.unique
-            && ty.is_none_or(|ty| def.ty.is_said_by(ty))
+            && ty.is_none_or(|ty| def.ty.is_allowed_by(ty))
     }
 
     /// Parses `PATH[:plane]` or `POINT@TIME[:plane]`: the points by which records are stored.

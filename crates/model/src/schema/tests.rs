@@ -595,7 +595,7 @@ fn numbers_are_times_in_the_unit_of_their_type() {
     for ty in Type::TIMES {
         assert_eq!(ty.to_string().parse::<Type>().unwrap(), ty);
         assert_eq!(Type::from_byte(ty.to_byte()), Some(ty));
-        assert!(ty.is_time() && ty.is_said_by(Type::Time) && !Type::Time.is_said_by(ty));
+        assert!(ty.is_time() && ty.is_allowed_by(Type::Time) && !Type::Time.is_allowed_by(ty));
     }
     assert_eq!(Type::TimeS.year_of(1_577_836_800_000), 51_969);
     assert!(Type::TimeMs.is_usual_year(1_577_836_800_000));

@@ -140,10 +140,10 @@ impl Type {
         (i128::from(micros) * per_second).div_euclid(1_000_000)
     }
 
-    /// True if an attribute declared as `said` may be of this type: `said` is the same type, or
-    /// time without a unit while this type is a time.
-    pub fn is_said_by(self, said: Type) -> bool {
-        self == said || said == Type::Time && self.is_time()
+    /// True if an attribute declared as `declared` may be of this type: `declared` is the same
+    /// type, or time without a unit while this type is a time.
+    pub fn is_allowed_by(self, declared: Type) -> bool {
+        self == declared || declared == Type::Time && self.is_time()
     }
 
     /// The type's number on disk.

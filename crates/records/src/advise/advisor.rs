@@ -1,36 +1,33 @@
 //! The advice for a dataset and its attributes.
 
-use esker_lsm::coding::Own;
-
 use std::fmt;
 
+use esker_lsm::coding::Own;
 use esker_model::definition::IndexKind;
 use esker_model::schema::{Extraction, Path, infer};
-
 use serde::{Serialize, Serializer};
 
-use super::sample::{self, Reader};
+use super::sample::{self, Measurements, Reader};
 use crate::bodies;
 use crate::error::{Error, Result};
 use crate::index::IndexTypes;
-use crate::index::cost::AttributeProfile;
-use crate::index::cost::Workload;
+use crate::index::cost::{AttributeProfile, Workload};
 use crate::query::{Scan, count_all};
-use crate::store::Handle;
+use crate::store::{Handle, View};
 use crate::telemetry::{QueryStats, UsageCounts};
 
 /// A change is advised if it reduces the cost below this share: smaller gains are within the error
 /// of the model.
-const WORTH: f64 = 0.9;
+const MAX_COST_SHARE: f64 = 0.9;
 
 /// The assumed number of rows of a range query, if none was counted.
-const RANGE_ROWS: f64 = 100.0;
+const ASSUMED_RANGE_ROWS: f64 = 100.0;
 
 /// The number of records from which the type of an undeclared attribute is inferred.
-const SAMPLE: usize = 1000;
+const INFERRED_FROM: usize = 1000;
 
 /// Up to this many stored records are counted exactly; for more, the sample gives an estimate.
-const COUNTED: u64 = 100_000;
+const MAX_COUNTED: u64 = 100_000;
 
 /// A mix of operations, as shares with any sum. It applies to each attribute separately: `lookups`
 /// and `ranges` are the queries of that attribute.
@@ -155,55 +152,26 @@ impl Handle {
         if let Some(mix) = mix {
             mix.check()?;
         }
-        let snapshot = self.snapshot();
-        let layout = &snapshot.layout;
+        let view = self.snapshot();
         let counts = self.usage();
-        let mut attributes: Vec<(Path, Present)> = Vec::new();
-        let mut readers = Vec::new();
-        for attribute in &layout.attributes {
-            let present = Present {
-                kind: Some(attribute.kind),
-                is_point: attribute.ty.has_place(),
-                is_compound: attribute.ty.is_compound(),
-                is_unique: attribute.unique,
-                is_in_tables: layout.stored.in_all_records(attribute.id),
-            };
-            attributes.push((attribute.path.clone(), present));
-            readers.push(Reader::Declared(attribute));
-        }
-        let key = (layout.stored.key.clone(), layout.stored.key_type);
-        let is_other = |path: &&Path| layout.stored.attribute(path).is_none() && **path != key.0;
-        let others: Vec<Path> = counts.attributes.keys().filter(is_other).cloned().collect();
-        if !others.is_empty() {
-            let first = Scan::all(snapshot.clone())?.take(SAMPLE);
-            let first = first.collect::<Result<Vec<_>>>()?;
-            let bodies: Vec<&[u8]> = first.iter().map(|record| record.json()).collect();
-            for path in others {
-                // No record has this path, so it needs no index.
-                let Some(ty) = infer(&bodies, &path) else {
-                    continue;
-                };
-                let one = vec![(path.clone(), ty)];
-                readers.push(Reader::Undeclared(Extraction::new(key.clone(), one)));
-                let present = Present {
-                    kind: None,
-                    is_point: false,
-                    is_compound: false,
-                    is_unique: false,
-                    is_in_tables: !bodies::are_apart(layout),
-                };
-                attributes.push((path, present));
-            }
-        }
-        let cost = snapshot.snapshot.cost();
-        let measured = sample::measure(&snapshot.snapshot, layout, &readers, &cost);
+        let mut candidates = declared(&view);
+        candidates.extend(queried_undeclared(&view, &counts)?);
+        let (attributes, readers): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .map(|candidate| ((candidate.path, candidate.present), candidate.reader))
+            .unzip();
+        let cost = view.snapshot.cost();
+        let measured = sample::measure(&view.snapshot, &view.layout, &readers, &cost);
         self.shared.group.count(&cost);
-        let (mut records, profiles) = measured?;
+        let Measurements {
+            mut records,
+            profiles,
+        } = measured?;
         // A small dataset can consist mostly of old versions.
-        if snapshot.record_count() <= COUNTED {
-            records = count_all(&snapshot, u64::MAX)?.0;
+        if view.record_count() <= MAX_COUNTED {
+            records = count_all(&view, u64::MAX)?.0;
         }
-        let types = snapshot.layout.index_types().clone();
+        let types = view.layout.index_types().clone();
         let source = match mix {
             Some(_) => MixSource::Given,
             None if reads(&counts) > 0 => MixSource::Counted,
@@ -218,10 +186,11 @@ impl Handle {
             .into_iter()
             .zip(&profiles)
             .map(|((path, present), profile)| {
+                // An attribute that was never queried has no counts.
                 let queries = counts.attributes.get(&path).copied().unwrap_or_default();
                 let workload = match (mix, source) {
                     (Some(mix), _) => mix.workload(&queries),
-                    (None, MixSource::Counted) => counted(&counts, &queries),
+                    (None, MixSource::Counted) => counted_workload(&counts, &queries),
                     (None, _) => Mix::default().workload(&queries),
                 };
                 advise(&types, path, present, queries, workload, profile)
@@ -236,6 +205,65 @@ impl Handle {
     }
 }
 
+/// An attribute that gets advice.
+struct Candidate<'a> {
+    path: Path,
+    present: PresentIndex,
+    /// Reads its values from sampled records.
+    reader: Reader<'a>,
+}
+
+/// The declared attributes of a dataset.
+fn declared(view: &View) -> Vec<Candidate<'_>> {
+    let layout = &view.layout;
+    let attributes = layout.attributes.iter().map(|attribute| Candidate {
+        path: attribute.path.clone(),
+        present: PresentIndex {
+            kind: Some(attribute.kind),
+            is_point: attribute.ty.has_place(),
+            is_compound: attribute.ty.is_compound(),
+            is_unique: attribute.unique,
+            is_in_tables: layout.stored.in_all_records(attribute.id),
+        },
+        reader: Reader::Declared(attribute),
+    });
+    attributes.collect()
+}
+
+/// The attributes that were queried, but are not declared. Their types are inferred from the first
+/// records.
+fn queried_undeclared<'a>(view: &View, counts: &UsageCounts) -> Result<Vec<Candidate<'a>>> {
+    let layout = &view.layout;
+    let key = (layout.stored.key.clone(), layout.stored.key_type);
+    let is_undeclared = |path: &&Path| layout.stored.attribute(path).is_none() && **path != key.0;
+    let paths: Vec<&Path> = counts.attributes.keys().filter(is_undeclared).collect();
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let first = Scan::all(view.clone())?.take(INFERRED_FROM);
+    let first = first.collect::<Result<Vec<_>>>()?;
+    let bodies: Vec<&[u8]> = first.iter().map(|record| record.json()).collect();
+    // No record has a path whose type cannot be inferred, so it needs no index.
+    let typed = paths
+        .into_iter()
+        .filter_map(|path| Some((path, infer(&bodies, path)?)));
+    let candidates = typed.map(|(path, ty)| {
+        let attributes = vec![(path.clone(), ty)];
+        Candidate {
+            path: path.clone(),
+            present: PresentIndex {
+                kind: None,
+                is_point: false,
+                is_compound: false,
+                is_unique: false,
+                is_in_tables: !bodies::are_apart(layout),
+            },
+            reader: Reader::Undeclared(Extraction::new(key.clone(), attributes)),
+        }
+    });
+    Ok(candidates.collect())
+}
+
 /// All counted reads.
 fn reads(counts: &UsageCounts) -> u64 {
     let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
@@ -247,18 +275,19 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
+/// The average number of rows of a range query.
 fn range_rows(queries: &QueryStats) -> f64 {
     // Limits are counted for lookups and ranges together, so their common share applies to ranges.
     let unlimited =
         queries.ranges as f64 * (1.0 - share(queries.limited, queries.lookups + queries.ranges));
     if queries.range_rows == 0 || unlimited <= 0.0 {
-        return RANGE_ROWS;
+        return ASSUMED_RANGE_ROWS;
     }
     queries.range_rows as f64 / unlimited
 }
 
 /// The workload of an attribute from the counts.
-fn counted(counts: &UsageCounts, queries: &QueryStats) -> Workload {
+fn counted_workload(counts: &UsageCounts, queries: &QueryStats) -> Workload {
     let writes = counts.puts + counts.deletes;
     let all = writes + reads(counts);
     let all_queries = queries.lookups + queries.ranges;
@@ -274,10 +303,14 @@ fn counted(counts: &UsageCounts, queries: &QueryStats) -> Workload {
 }
 
 impl Mix {
+    /// Checks that the shares are valid.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if a share is negative or not finite, or all are 0.
     fn check(&self) -> Result<()> {
         let shares = [self.puts, self.gets, self.lookups, self.ranges];
-        let sound = shares.iter().all(|n| n.is_finite() && *n >= 0.0);
-        if !sound || self.sum() <= 0.0 {
+        let are_valid = shares.iter().all(|n| n.is_finite() && *n >= 0.0);
+        if !are_valid || self.sum() <= 0.0 {
             return Err(Error::bad_input(
                 "the shares of a mix of operations must be 0 or more, and at least one above 0",
             ));
@@ -285,10 +318,13 @@ impl Mix {
         Ok(())
     }
 
+    /// The sum of the shares.
     fn sum(&self) -> f64 {
         self.puts + self.gets + self.lookups + self.ranges
     }
 
+    /// The workload of an attribute that this mix gives. The counted queries say how long ranges
+    /// are.
     fn workload(&self, queries: &QueryStats) -> Workload {
         let all = self.sum();
         Workload {
@@ -304,7 +340,7 @@ impl Mix {
 }
 
 /// The present state of an attribute.
-struct Present {
+struct PresentIndex {
     /// `None` if it is not declared.
     kind: Option<IndexKind>,
     is_point: bool,
@@ -315,17 +351,30 @@ struct Present {
     is_in_tables: bool,
 }
 
-/// The index type that fits best, and why. The first of `costs` is in use.
+/// An index type that is recommended, and why.
+struct Recommendation {
+    kind: IndexKind,
+    why: String,
+}
+
+impl Recommendation {
+    fn new(kind: IndexKind, why: impl Into<String>) -> Recommendation {
+        let why = why.into();
+        Recommendation { kind, why }
+    }
+}
+
+/// The index type that fits best. The first of `costs` is in use.
 fn recommend(
     types: &IndexTypes,
-    present: &Present,
+    present: &PresentIndex,
     workload: &Workload,
     profile: &AttributeProfile,
     costs: &[KindCost],
-) -> (IndexKind, String) {
+) -> Recommendation {
     let in_use = costs.own(0);
     let used = in_use.kind;
-    let keep = |why: &str| (used, why.to_string());
+    let keep = |why: &str| Recommendation::new(used, why);
     if used.is_clustered() {
         return keep("the records are stored in the order of this field");
     }
@@ -334,7 +383,7 @@ fn recommend(
     }
     if workload.lookups + workload.ranges <= 0.0 {
         let why = "never queried: an index would make writes slower and no query faster";
-        return (IndexKind::None, why.to_string());
+        return Recommendation::new(IndexKind::None, why);
     }
     if profile.records < 1.0 {
         return keep("no record has it yet: nothing can be measured");
@@ -342,11 +391,11 @@ fn recommend(
     if present.is_point {
         return keep("points can only have indexes of kind spatial");
     }
-    let why = |kind| {
+    let with_reason = |kind| {
+        // Without an index there is no type that knows a reason.
         let index = types.of(kind);
-        index
-            .map(|index| index.why(workload, profile))
-            .unwrap_or_default()
+        let why = index.map_or_else(String::new, |index| index.why(workload, profile));
+        Recommendation::new(kind, why)
     };
     let advised = costs.iter().filter(|cost| types.is_advised(cost.kind));
     let best = advised.min_by(|a, b| {
@@ -354,8 +403,8 @@ fn recommend(
         a.operation.total_cmp(&b.operation).then(bytes)
     });
     match best {
-        Some(best) if best.kind != used && best.operation < WORTH * in_use.operation => {
-            (best.kind, why(best.kind))
+        Some(best) if best.kind != used && best.operation < MAX_COST_SHARE * in_use.operation => {
+            with_reason(best.kind)
         }
         Some(best) if best.kind != used && best.operation < in_use.operation => keep(&format!(
             "{} would be better by less than a tenth, which is within the error of the estimate",
@@ -364,14 +413,15 @@ fn recommend(
         Some(best) if best.kind != used && !types.is_advised(used) => {
             keep("no index that could replace it costs less")
         }
-        _ => (used, why(used)),
+        _ => with_reason(used),
     }
 }
 
+/// The advice for an attribute.
 fn advise(
     types: &IndexTypes,
     path: Path,
-    present: Present,
+    present: PresentIndex,
     queries: QueryStats,
     workload: Workload,
     profile: &AttributeProfile,
@@ -399,12 +449,15 @@ fn advise(
         .into_iter()
         .filter(|kind| types.is_advised(*kind) && *kind != used && !present.is_point && fits(kind));
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
-    let (kind, why) = recommend(types, &present, &workload, profile, &costs);
-    let change = match (used, kind) {
-        (used, kind) if used == kind => AdvisedChange::Keep,
-        (_, kind) if kind == none => AdvisedChange::Drop,
-        (used, _) if used == none => AdvisedChange::Add,
-        _ => AdvisedChange::Switch,
+    let Recommendation { kind, why } = recommend(types, &present, &workload, profile, &costs);
+    let change = if kind == used {
+        AdvisedChange::Keep
+    } else if kind == none {
+        AdvisedChange::Drop
+    } else if used == none {
+        AdvisedChange::Add
+    } else {
+        AdvisedChange::Switch
     };
     AttributeAdvice {
         path,

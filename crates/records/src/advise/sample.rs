@@ -21,13 +21,13 @@ use crate::store::{has_expired, records_in};
 
 /// The approximate number of data blocks that are read: at 4 KiB each, some milliseconds from the
 /// cache, some tenths of a second from a disk.
-const BLOCKS: u64 = 2048;
+const SAMPLED_BLOCKS: u64 = 2048;
 
 /// The assumed block size of memtables, which have no blocks.
-const BLOCK: usize = 4 << 10;
+const MEMTABLE_BLOCK: usize = 4 << 10;
 
-/// The most values for which the zone maps of the sampled blocks are probed.
-const PROBED: usize = 256;
+/// The maximum number of blocks with whose values the zone maps of the others are probed.
+const MAX_PROBED: usize = 256;
 
 /// Extracts the values of an attribute from a record.
 pub(super) enum Reader<'a> {
@@ -36,7 +36,8 @@ pub(super) enum Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The record's values; empty if it does not fit.
+    /// The record's values; none if the record does not fit the attribute: the sample is an
+    /// estimate.
     fn values(&self, record: &RecordRef<'_>, out: &mut Extracted) -> Vec<Vec<u8>> {
         match self {
             Reader::Declared(attribute) => attribute.values_of(record, out).unwrap_or_default(),
@@ -48,30 +49,42 @@ impl Reader<'_> {
     }
 }
 
-/// The zone map of a block, and one of its values.
+/// The zone map of a block, and one of its values. `min` <= `one` <= `max`.
 struct Zone {
     min: Vec<u8>,
     max: Vec<u8>,
+    /// The value with which the zone maps of other blocks are probed.
     one: Vec<u8>,
 }
 
+/// The estimates from a sample.
+pub(super) struct Measurements {
+    /// About how many records have not expired.
+    pub(super) records: u64,
+    /// By attribute, in the order of the readers.
+    pub(super) profiles: Vec<AttributeProfile>,
+}
+
+/// The sampled values of an attribute.
 #[derive(Default)]
-struct Seen {
+struct SampledValues {
+    /// Of the blocks that have a value.
     zones: Vec<Zone>,
+    /// The number of occurrences of each value.
     counts: HashMap<Vec<u8>, u64>,
     /// Sampled records that have a value.
     records: u64,
 }
 
 /// Estimates the number of records that have not expired, and the profile of each attribute, from
-/// up to about [`BLOCKS`] blocks, evenly spread over the data. Replaced versions count as records
-/// until compactions drop them.
+/// up to about [`SAMPLED_BLOCKS`] blocks, evenly spread over the data. Replaced versions count as
+/// records until compactions drop them.
 pub(super) fn measure(
     snapshot: &Snapshot,
     layout: &Layout,
     readers: &[Reader<'_>],
     cost: &Cost,
-) -> Result<(u64, Vec<AttributeProfile>)> {
+) -> Result<Measurements> {
     let data = layout.data;
     let needs_json = readers.iter().any(|reader| match reader {
         Reader::Declared(attribute) => !layout.stored.in_all_records(attribute.id),
@@ -86,14 +99,14 @@ pub(super) fn measure(
         cost,
         snapshot,
         readers,
-        seen: readers.iter().map(|_| Seen::default()).collect(),
+        values: readers.iter().map(|_| SampledValues::default()).collect(),
         entries: 0,
         live: 0,
         out: Extracted::default(),
     };
     let components = snapshot.components(data);
     let entries: u64 = components.iter().map(entries_of).sum();
-    let share = |part: u64| (BLOCKS * part / entries.max(1)).max(1);
+    let share = |part: u64| (SAMPLED_BLOCKS * part / entries.max(1)).max(1);
     for component in &components {
         match component {
             Component::Memtable(memtable) => {
@@ -108,11 +121,14 @@ pub(super) fn measure(
     }
     let records: u64 = components.iter().map(records_in).sum();
     let scale = records as f64 / sample.entries.max(1) as f64;
-    let profiles = sample.seen.iter().map(|seen| seen.profile(scale));
-    let live = (sample.live as f64 * scale).round() as u64;
-    Ok((live, profiles.collect()))
+    let profiles = sample.values.iter().map(|values| values.profile(scale));
+    Ok(Measurements {
+        records: (sample.live as f64 * scale).round() as u64,
+        profiles: profiles.collect(),
+    })
 }
 
+/// The number of entries of a component.
 fn entries_of(component: &Component) -> u64 {
     match component {
         Component::Memtable(memtable) => memtable.len() as u64,
@@ -120,15 +136,19 @@ fn entries_of(component: &Component) -> u64 {
     }
 }
 
+/// The sample so far.
 struct Sample<'a> {
     snapshot: &'a Snapshot,
     bodies: Bodies<'a>,
     cost: &'a Cost,
     readers: &'a [Reader<'a>],
-    seen: Vec<Seen>,
-    /// The number of sampled records, and of those that have not expired.
+    /// By reader.
+    values: Vec<SampledValues>,
+    /// The number of sampled records.
     entries: u64,
+    /// The number of those that have not expired.
     live: u64,
+    /// A buffer for extracting values.
     out: Extracted,
 }
 
@@ -136,7 +156,7 @@ impl Sample<'_> {
     /// Reads about `share` parts of a memtable of the size of a block each, or all if it has fewer.
     fn memtable(&mut self, memtable: &Memtable, share: u64) -> Result<()> {
         let each = (memtable.memory() / memtable.len().max(1)).max(1);
-        let per_block = (BLOCK / each).max(2);
+        let per_block = (MEMTABLE_BLOCK / each).max(2);
         let blocks = (memtable.len() / per_block).max(1) as u64;
         let step = (blocks / share).max(1) as usize;
         let mut cursor = memtable.cursor();
@@ -203,6 +223,7 @@ impl Sample<'_> {
         Ok(())
     }
 
+    /// Adds the records of a block to the sample.
     fn block(&mut self, records: &mut [StoredRecord]) -> Result<()> {
         for (at, item) in records.iter().enumerate() {
             if self.bodies.lacks(&item.stored) {
@@ -217,6 +238,7 @@ impl Sample<'_> {
         self.bodies
             .read_existing(LookupOptions::default(), self.cost, take)?;
         let mut zones: Vec<Option<Zone>> = self.readers.iter().map(|_| None).collect();
+        debug_assert_eq!(self.values.len(), zones.len());
         for StoredRecord { stored, .. } in &*records {
             let record = RecordRef::parse(stored)
                 .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
@@ -225,36 +247,45 @@ impl Sample<'_> {
                 continue;
             }
             self.live += 1;
-            for ((reader, seen), zone) in self.readers.iter().zip(&mut self.seen).zip(&mut zones) {
+            for ((reader, sampled), zone) in
+                self.readers.iter().zip(&mut self.values).zip(&mut zones)
+            {
                 // Sorted, so that the first value of a block represents it.
                 let values: BTreeSet<Vec<u8>> =
                     reader.values(&record, &mut self.out).into_iter().collect();
-                seen.records += u64::from(!values.is_empty());
+                sampled.records += u64::from(!values.is_empty());
                 for value in values {
-                    match zone {
-                        Some(zone) if value < zone.min => zone.min.clone_from(&value),
-                        Some(zone) if value > zone.max => zone.max.clone_from(&value),
-                        Some(_) => {}
-                        None => {
-                            *zone = Some(Zone {
-                                min: value.clone(),
-                                max: value.clone(),
-                                one: value.clone(),
-                            });
-                        }
-                    }
-                    *seen.counts.entry(value).or_default() += 1;
+                    Zone::include(zone, &value);
+                    *sampled.counts.entry(value).or_default() += 1;
                 }
             }
         }
-        for (seen, zone) in self.seen.iter_mut().zip(zones) {
-            seen.zones.extend(zone);
+        for (sampled, zone) in self.values.iter_mut().zip(zones) {
+            sampled.zones.extend(zone);
         }
         Ok(())
     }
 }
 
-impl Seen {
+impl Zone {
+    /// Extends a zone map, or begins one, so that it includes a value.
+    fn include(zone: &mut Option<Zone>, value: &[u8]) {
+        match zone {
+            Some(zone) if value < zone.min.as_slice() => zone.min = value.to_vec(),
+            Some(zone) if value > zone.max.as_slice() => zone.max = value.to_vec(),
+            Some(_) => {}
+            None => {
+                *zone = Some(Zone {
+                    min: value.to_vec(),
+                    max: value.to_vec(),
+                    one: value.to_vec(),
+                });
+            }
+        }
+    }
+}
+
+impl SampledValues {
     /// The profile of the attribute; each sampled record stands for `scale` records.
     fn profile(&self, scale: f64) -> AttributeProfile {
         let records = self.records as f64 * scale;
@@ -269,12 +300,12 @@ impl Seen {
     }
 
     /// The share of zone maps that exclude a value of another block, for the values of up to
-    /// [`PROBED`] blocks.
+    /// [`MAX_PROBED`] blocks.
     fn pruned(&self) -> Option<f64> {
         if self.zones.len() < 2 {
             return None;
         }
-        let step = self.zones.len().div_ceil(PROBED);
+        let step = self.zones.len().div_ceil(MAX_PROBED);
         let (mut kept, mut pairs) = (0, 0);
         for (at, probed) in self.zones.iter().enumerate().step_by(step) {
             pairs += self.zones.len() - 1;

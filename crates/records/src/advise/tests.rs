@@ -33,7 +33,7 @@ fn advised(now: Option<IndexKind>, work: Workload, profile: &AttributeProfile) -
     advise(
         &IndexTypes::new(),
         "a".parse().unwrap(),
-        Present {
+        PresentIndex {
             kind: now,
             is_point: false,
             is_compound: false,

@@ -6,8 +6,8 @@ use esker_lsm::{Durability, Seq};
 use esker_model::{AsKey, PrimaryKey};
 use serde::Serialize;
 
+use super::batch_writes::BatchWrites;
 use super::dataset::Dataset;
-use super::parts::Parts;
 use crate::error::Result;
 use crate::store::Store;
 
@@ -40,11 +40,11 @@ use crate::store::Store;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Batch(Parts);
+pub struct Batch(BatchWrites);
 
 impl Batch {
     pub(crate) fn new(store: Arc<Store>) -> Batch {
-        Batch(Parts::new(store))
+        Batch(BatchWrites::new(store))
     }
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
@@ -54,71 +54,95 @@ impl Batch {
     }
 
     /// Adds a record, anything that serialises as a JSON object; it replaces the record with the
-    /// same key. An error leaves the batch unchanged.
+    /// same key.
+    ///
+    /// # Errors
+    /// [`crate::Error::Record`] if the record does not fit the dataset's definition;
+    /// [`crate::Error::BadInput`] if it cannot be serialised, or the dataset belongs to another
+    /// store. An error leaves the batch unchanged.
     pub fn put<K, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.0.serialised(&dataset.handle, record, false)
+        self.0.put(&dataset.handle, record)
     }
 
     /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
     pub fn put_json<K, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.0.part(&dataset.handle)?.put(json.as_ref(), false)
+        self.0.put_json(&dataset.handle, json.as_ref())
     }
 
     /// Adds a record whose key must be new when the batch is committed: neither the store nor
     /// another insert of the batch may have it. A `put` of the same key in the same batch is not
     /// checked.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
     pub fn insert<K, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.0.serialised(&dataset.handle, record, true)
+        self.0.insert(&dataset.handle, record)
     }
 
-    /// As [`Batch::insert`], for the text of a JSON object.
+    /// As [`Batch::insert`], for the text of a JSON object, which is stored byte for byte.
+    ///
+    /// # Errors
+    /// As [`Batch::put`].
     pub fn insert_json<K, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.0.part(&dataset.handle)?.put(json.as_ref(), true)
+        self.0.insert_json(&dataset.handle, json.as_ref())
     }
 
     /// Adds the deletion of a key, whether or not it has a record.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] if the key is not of the dataset's type, or the dataset belongs
+    /// to another store.
     pub fn delete<K: PrimaryKey, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.0.part(&dataset.handle)?.delete(&key)
+        self.0.of(&dataset.handle)?.delete(&key)
     }
 
     /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
     /// Otherwise the commit writes nothing and fails with [`crate::Error::Conflict`], which names
     /// the key ([`crate::Error::conflict`]). The commit returns this error only once the
     /// conflicting write is visible, so reading again at once returns the current record.
+    ///
+    /// # Errors
+    /// As [`Batch::delete`].
     pub fn if_absent<K: PrimaryKey, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.0.part(&dataset.handle)?.expect(&key, None);
+        self.0.of(&dataset.handle)?.expect(&key, None);
         Ok(())
     }
 
     /// Requires that the record of `key` at the commit is the one that write `seq` put
     /// ([`crate::Record::seq`]), regardless of the batch's own writes. Otherwise the commit fails
     /// as described at [`Batch::if_absent`].
+    ///
+    /// # Errors
+    /// As [`Batch::delete`].
     pub fn if_seq<K: PrimaryKey, V>(
         &mut self,
         dataset: &Dataset<K, V>,
@@ -126,7 +150,7 @@ impl Batch {
         seq: Seq,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.0.part(&dataset.handle)?.expect(&key, Some(seq));
+        self.0.of(&dataset.handle)?.expect(&key, Some(seq));
         Ok(())
     }
 
@@ -150,7 +174,11 @@ impl Batch {
         self.0.clear();
     }
 
-    /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and
+    /// Writes the whole batch or nothing, and empties it.
+    ///
+    /// # Errors
+    /// [`crate::Error::Exists`] if an inserted key has a record; [`crate::Error::Conflict`] if a
+    /// condition does not hold; also any write error. After an error the batch is unchanged and
     /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
     /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {

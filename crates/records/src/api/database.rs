@@ -13,7 +13,7 @@ use super::dataset::Dataset;
 use super::options::Options;
 use super::reading::check_key_type;
 use crate::background::MaintenanceThread;
-use crate::catalog::{Layout, Step, is_of_extension, renamed_trees};
+use crate::catalog::{CompactionStep, Layout, is_of_extension, renamed_trees};
 use crate::check::{self, CheckReport};
 use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
@@ -34,16 +34,30 @@ pub struct Database {
     pub(crate) stop: Option<Stop>,
 }
 
+/// What opening does if the folder has no store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IfMissing {
+    Create,
+    Fail,
+}
+
 impl Database {
-    /// Opens the store in `dir`, which must exist ([`Error::NoStore`]). One process at a time
-    /// can have it open ([`Error::Locked`]).
+    /// Opens the store in `dir`, which must exist. One process at a time can have it open.
+    ///
+    /// # Errors
+    /// [`Error::NoStore`] if the folder has no store; [`Error::Locked`] if another process has it
+    /// open; [`Error::Unsupported`] if it has trees of an extension or of an index type that the
+    /// options lack; also any read error.
     pub fn open(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
-        Database::open_with(dir.as_ref(), options, false)
+        Database::open_with(dir.as_ref(), options, IfMissing::Fail)
     }
 
     /// Opens the store in `dir`, or creates an empty one there.
+    ///
+    /// # Errors
+    /// As [`Database::open`], except [`Error::NoStore`]; also any write error.
     pub fn create_or_open(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
-        Database::open_with(dir.as_ref(), options, true)
+        Database::open_with(dir.as_ref(), options, IfMissing::Create)
     }
 
     /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or
@@ -68,6 +82,9 @@ impl Database {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// As [`Database::open`], except [`Error::Locked`].
     pub fn open_reader(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
         let (engine, trees) = options.split()?;
         let group = Group::open_reader(dir.as_ref(), engine, Arc::new(trees))?;
@@ -76,7 +93,7 @@ impl Database {
 
     /// Makes a handle from [`Database::open_reader`] see everything that was acknowledged to
     /// writers since, including created and dropped datasets. Handles of existing datasets see it,
-    /// too. The cost is proportional to what was written since. Does nothing for a store opened for
+    /// too. The cost is proportional to the writes since then. Does nothing for a store opened for
     /// writing.
     ///
     /// # Errors
@@ -97,9 +114,11 @@ impl Database {
         Ok(())
     }
 
-    fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
+    fn open_with(dir: &FsPath, options: Options, missing: IfMissing) -> Result<Database> {
         let (engine, trees) = options.split()?;
-        let db = Database::with_group(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
+        let creates = missing == IfMissing::Create;
+        let group = Group::open(dir, engine, Arc::new(trees), creates)?;
+        let db = Database::with_group(group, options)?;
         // A crash in `drop_dataset` may have left consumers that retain the log. A failure here is
         // left to the next opening.
         let _ = db.shared.release_orphans();
@@ -135,6 +154,7 @@ impl Database {
         })
     }
 
+    /// A handle of a dataset that has the stop token and the maintenance thread of this one.
     fn handle(&self, current: Arc<DatasetState>) -> Handle {
         let background = self.maintenance_thread.clone();
         Handle {
@@ -163,7 +183,7 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<Dataset<K>> {
-        Dataset::new(self.handle(self.current(name)?))
+        Dataset::new(self.handle(self.dataset_state(name)?))
     }
 
     /// The dataset called `name`, created with this definition if it does not exist. An existing
@@ -188,13 +208,21 @@ impl Database {
         Batch::new(self.shared.clone())
     }
 
-    fn current(&self, name: &str) -> Result<Arc<DatasetState>> {
+    /// The shared state of the dataset called `name`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`], with the names that are similar.
+    fn dataset_state(&self, name: &str) -> Result<Arc<DatasetState>> {
         let datasets = self.shared.datasets.lock();
         let current = datasets.get(name).cloned();
-        current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
+        current.ok_or_else(|| Error::unknown_dataset_among(name, datasets.keys()))
     }
 
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if a dataset has the name; [`Error::BadInput`] if the name or the
+    /// definition is invalid, or the keys are not of type `K`; also any write error.
     pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
         let def = def.with_keys::<K>()?;
@@ -219,11 +247,14 @@ impl Database {
         Dataset::new(self.handle(current))
     }
 
-    /// Drops a dataset with all its records and indexes. Fails with [`Error::Busy`] while one of
-    /// its indexes is being changed.
+    /// Drops a dataset with all its records and indexes.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; [`Error::Busy`] while one of its indexes is being changed; also
+    /// any write error.
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
-        let current = self.current(name)?;
+        let current = self.dataset_state(name)?;
         let _changing = current.claim()?;
         let group = &self.shared.group;
         let layout = current.layout_in(group.snapshot().version());
@@ -266,13 +297,13 @@ impl Database {
         check_dataset_name(to)?;
         let exists = || Error::exists(format!("dataset `{to}` exists already"));
         if name == to {
-            self.current(name)?;
+            self.dataset_state(name)?;
             return Err(exists());
         }
         // In a fixed order, so that concurrent renames cannot deadlock.
         let _first = self.shared.names.reserve(name.min(to));
         let _second = self.shared.names.reserve(name.max(to));
-        let current = self.current(name)?;
+        let current = self.dataset_state(name)?;
         if self.shared.datasets.lock().contains_key(to) {
             return Err(exists());
         }
@@ -305,11 +336,17 @@ impl Database {
     }
 
     /// Makes all earlier writes durable.
+    ///
+    /// # Errors
+    /// Any write error.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shared.group.sync()?)
     }
 
     /// Writes the memtables to tables.
+    ///
+    /// # Errors
+    /// Any write error.
     pub fn flush(&self) -> Result<()> {
         self.shared.keep_obsolete();
         Ok(self.shared.group.flush()?)
@@ -317,9 +354,12 @@ impl Database {
 
     /// Compacts a dataset, or with `None` all datasets and extensions, to one sorted run per tree,
     /// and drops obsolete data, including the index entries of all writes known to be obsolete.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; also any read or write error.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
-            Some(name) => vec![self.handle(self.current(name)?).layout()],
+            Some(name) => vec![self.handle(self.dataset_state(name)?).layout()],
             None => {
                 let all = self.shared.dataset_states().into_iter();
                 all.map(|current| self.handle(current).layout()).collect()
@@ -340,12 +380,12 @@ impl Database {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
         };
-        group.compact_trees(&trees_in(Step::Report))?;
-        group.compact_trees(&trees_in(Step::Drop))?;
+        group.compact_trees(&trees_in(CompactionStep::Report))?;
+        group.compact_trees(&trees_in(CompactionStep::Drop))?;
         let written = layouts.iter().flat_map(|layout| layout.written());
         let indexes = written.filter_map(|(_, attribute)| attribute.tree);
         group.drop_obsolete(&indexes.collect::<Vec<_>>())?;
-        Ok(group.compact_trees(&trees_in(Step::Forget))?)
+        Ok(group.compact_trees(&trees_in(CompactionStep::Forget))?)
     }
 
     /// The position after everything that is visible now: a feed from there begins with the next
@@ -367,6 +407,10 @@ impl Database {
     /// it, open it, or copy it back to the original folder. A handle from [`Database::open_reader`]
     /// can make a copy, too, beside the process that writes: it contains what the handle saw at its
     /// last [`refresh`](Database::refresh).
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if the handle was stopped ([`Database::with_stop`]); also any read or
+    /// write error. An incomplete copy is not a store.
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
         Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
@@ -410,7 +454,7 @@ impl Database {
     /// done all the same.
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
-        // Nothing depends on the notes of queries: queries find again what is lost.
+        // Errors are ignored: queries find obsolete writes again if their notes are lost.
         self.shared.keep_obsolete();
         self.shared.keep_usage();
         let closed = self.shared.group.close();

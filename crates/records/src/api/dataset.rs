@@ -9,7 +9,7 @@ use esker_model::definition::DatasetDef;
 use esker_model::fields::Fields;
 use esker_model::query::{Aggregation, Request};
 use esker_model::schema::{IntoPath, Path, Value};
-use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
+use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 use serde::Serialize;
 
 use super::aggregate::AggregateQuery;
@@ -25,9 +25,6 @@ use crate::query;
 use crate::record;
 use crate::store::Handle;
 use crate::write::IntoUpdate;
-use esker_model::FromRecord;
-use esker_model::Record;
-use esker_model::Update;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 ///
@@ -160,12 +157,18 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// Parses a key of this dataset.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] if the text is not a key of the dataset's type.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
         Ok(Key::parse(self.handle.key_type(), text)?)
     }
 
     /// Parses a value of the attribute at `path` as the attribute's type. If the path is not
     /// declared, text that looks like a number is a number, any other text a string.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] if the path is invalid, or the text is not a value of the type.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         Ok((self.handle.layout().shape).parse_value(&path.into_path()?, text)?)
     }
@@ -201,6 +204,10 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::Record`] if the record does not fit the dataset's definition;
+    /// [`crate::Error::BadInput`] if it cannot be serialised; also any write error.
     pub fn put(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
         batch.put(record)?;
@@ -208,20 +215,29 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// As [`Dataset::put`], for the text of a JSON object, which is stored byte for byte.
+    ///
+    /// # Errors
+    /// As [`Dataset::put`].
     pub fn put_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = self.batch();
         batch.put_json(json)?;
         batch.commit()
     }
 
-    /// Puts a record whose key must be new; otherwise fails with [`crate::Error::Exists`].
+    /// Puts a record whose key must be new.
+    ///
+    /// # Errors
+    /// [`crate::Error::Exists`] if the key has a record; also as [`Dataset::put`].
     pub fn insert(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
         batch.insert(record)?;
         batch.commit()
     }
 
-    /// As [`Dataset::insert`], for the text of a JSON object.
+    /// As [`Dataset::insert`], for the text of a JSON object, which is stored byte for byte.
+    ///
+    /// # Errors
+    /// As [`Dataset::insert`].
     pub fn insert_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = self.batch();
         batch.insert_json(json)?;
@@ -286,9 +302,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// The record of `key`.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] if the key is not of the dataset's type, or the record is not a
+    /// `V`; also any read error.
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
-        self.handle.current.usage.got();
+        self.handle.current.usage.count_get();
         let found = self.handle.find(key, self.handle.stop.as_ref())?;
         found.map(record::valued).transpose()
     }
@@ -508,6 +528,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// Makes all earlier writes durable.
+    ///
+    /// # Errors
+    /// Any write error.
     pub fn sync(&self) -> Result<()> {
         Ok(self.handle.shared.group.sync()?)
     }

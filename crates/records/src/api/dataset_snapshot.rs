@@ -45,6 +45,10 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
         }
     }
 
+    /// As [`DatasetSnapshot::of`], for a view that was opened by name.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadInput`] if the dataset's keys are not of type `K`.
     pub(super) fn new(view: View) -> Result<DatasetSnapshot<K, V>> {
         check_key_type::<K>(&view.dataset.name(), view.dataset.key_type())?;
         let key = PhantomData;
@@ -85,17 +89,26 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     }
 
     /// Parses a key of the dataset.
+    ///
+    /// # Errors
+    /// As [`crate::Dataset::parse_key`].
     pub fn parse_key(&self, text: &str) -> Result<Key> {
         Ok(Key::parse(self.view.dataset.key_type(), text)?)
     }
 
     /// Parses a value of the attribute at `path` as [`crate::Dataset::parse_value`] does, by the
     /// definition at the time of the snapshot.
+    ///
+    /// # Errors
+    /// As [`crate::Dataset::parse_value`].
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         Ok((self.view.layout.shape).parse_value(&path.into_path()?, text)?)
     }
 
     /// The record of `key`.
+    ///
+    /// # Errors
+    /// As [`crate::Dataset::get`].
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.view.dataset.key_type())?;
         self.view.get(key)?.map(record::valued).transpose()
@@ -119,7 +132,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// ([`crate::Database::compact`]).
     ///
     /// Fields of records that were replaced or deleted stay until the dataset is compacted. There
-    /// are at most 1,000, 16 levels deep; what is left out is noted
+    /// are at most 1,000, 16 levels deep; if there are more, the result says so
     /// ([`Fields::has_more`](crate::schema::Fields::has_more)).
     ///
     /// Reads a block of each table, and the records that are not in tables yet, in memory.

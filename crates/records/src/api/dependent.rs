@@ -2,23 +2,22 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::Seq;
 use esker_model::condition::Expr;
 use esker_model::schema::{Extracted, Extraction};
-use esker_model::{AsKey, Key, PrimaryKey, merge_patch};
+use esker_model::{AsKey, FromRecord, Key, PrimaryKey, Record, Update, merge_patch};
 use serde::Serialize;
 
 use super::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::query::Order;
 use crate::record;
-use esker_model::Update;
-use esker_model::{FromRecord, Record};
 
 /// The records that [`Dataset::delete_where`] deletes per batch.
 const DELETED_AT_ONCE: usize = 1000;
 
-/// The most passes over records that other writers changed during the deletion.
-const MOST_PASSES: usize = 100;
+/// The maximum number of passes over records that other writers changed during the deletion.
+const MAX_PASSES: usize = 100;
 
 impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// Applies a JSON merge patch (RFC 7396) to the record of `key`, with the store's default
@@ -120,54 +119,67 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         condition: Expr,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let mut deleting = Deleting {
+        let mut deletion = ConditionalDeletion {
             dataset: Dataset::new(self.handle.clone())?,
             waiting: Vec::new(),
             deleted: 0,
-            overtaken: false,
+            was_overtaken: false,
         };
-        for _ in 0..MOST_PASSES {
-            deleting.overtaken = false;
+        for _ in 0..MAX_PASSES {
+            deletion.was_overtaken = false;
             let mut ended = Ok(ControlFlow::Continue(()));
-            let query = deleting.dataset.find(condition.clone());
+            let query = deletion.dataset.find(condition.clone());
             query.order(Order::Any).visit(&mut |record| {
-                ended = deleting.add(&record, progress);
+                ended = deletion.add(&record, progress);
                 match ended {
                     Ok(go_on) => go_on,
                     Err(_) => ControlFlow::Break(()),
                 }
             })?;
             let go_on = match ended? {
-                ControlFlow::Continue(()) => deleting.commit(progress)?,
+                ControlFlow::Continue(()) => deletion.commit(progress)?,
                 ControlFlow::Break(()) => ControlFlow::Break(()),
             };
-            if go_on.is_break() || !deleting.overtaken {
-                return Ok(deleting.deleted);
+            if go_on.is_break() || !deletion.was_overtaken {
+                return Ok(deletion.deleted);
             }
         }
         Err(Error::overtaken(format!(
-            "other writers changed the records to be deleted {MOST_PASSES} times in a row: try again"
+            "other writers changed the records to be deleted {MAX_PASSES} times in a row: try again"
         )))
     }
 }
 
 /// A deletion by condition in progress.
-struct Deleting {
+struct ConditionalDeletion {
     dataset: Dataset,
-    /// Keys, each with the write that met the condition.
-    waiting: Vec<(Key, u64)>,
+    /// Records that are to be deleted with the next batch.
+    waiting: Vec<MatchedRecord>,
+    /// The number of deleted records.
     deleted: u64,
     /// Other writers changed some of the records, which must be read again.
-    overtaken: bool,
+    was_overtaken: bool,
 }
 
-impl Deleting {
+/// A record that met the condition.
+struct MatchedRecord {
+    key: Key,
+    /// The write that put it.
+    seq: Seq,
+}
+
+impl ConditionalDeletion {
+    /// Takes a record that met the condition. Deletes the waiting records if they are enough for a
+    /// batch, and returns whether `progress` wants to continue.
     fn add(
         &mut self,
         record: &Record,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        self.waiting.push((record.key().clone(), record.seq()));
+        self.waiting.push(MatchedRecord {
+            key: record.key().clone(),
+            seq: record.seq(),
+        });
         if self.waiting.len() >= DELETED_AT_ONCE {
             self.commit(progress)
         } else {
@@ -175,13 +187,15 @@ impl Deleting {
         }
     }
 
+    /// Deletes the waiting records, except those that other writers have changed. Returns whether
+    /// `progress` wants to continue.
     fn commit(
         &mut self,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let mut batch = self.dataset.batch();
         while !self.waiting.is_empty() {
-            for (key, seq) in &self.waiting {
+            for MatchedRecord { key, seq } in &self.waiting {
                 batch.delete(key)?;
                 batch.if_seq(key, *seq)?;
             }
@@ -194,14 +208,14 @@ impl Deleting {
                 return Err(error);
             };
             let mut same = Vec::with_capacity(self.waiting.len());
-            for (key, seq) in self.waiting.drain(..) {
-                let now = self.dataset.get(&key)?.map(|record| record.seq());
-                if now == Some(seq) && key != *overtaken {
-                    same.push((key, seq));
+            for matched in self.waiting.drain(..) {
+                let now = self.dataset.get(&matched.key)?.map(|record| record.seq());
+                if now == Some(matched.seq) && matched.key != *overtaken {
+                    same.push(matched);
                 }
             }
             self.waiting = same;
-            self.overtaken = true;
+            self.was_overtaken = true;
             batch.clear();
         }
         Ok(ControlFlow::Continue(()))

@@ -1,15 +1,16 @@
-//! The public interface: a store, its datasets, their snapshots. A thin layer: the modules below do
-//! the work, and do not depend on it.
+//! The public interface: a store (`database.rs`), its datasets (`dataset.rs` and, by purpose,
+//! `dependent.rs`, `maintenance.rs`, `space.rs`, `versions.rs`), their snapshots, batches and
+//! queries. A thin layer: the modules below do the work, and do not depend on it.
 
 mod aggregate;
 mod batch;
+mod batch_writes;
 mod database;
 mod dataset;
 mod dataset_snapshot;
 mod dependent;
 mod maintenance;
 mod options;
-mod parts;
 mod query;
 mod reading;
 mod snapshots;

@@ -184,7 +184,7 @@ impl Options {
         self
     }
 
-    /// The engine's options, and those of the trees.
+    /// The engine's options, and the options of the trees.
     pub(super) fn split(&self) -> Result<(esker_lsm::Options, Trees)> {
         let trees = Trees {
             table_size: self.engine.table_size,

@@ -7,12 +7,11 @@ use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
 use esker_model::query::{Direction, Request, Validation};
 use esker_model::schema::IntoPath;
-use esker_model::{FromRecord, Key, PrimaryKey};
+use esker_model::{FromRecord, Key, PrimaryKey, Record};
 
 use crate::error::{Error, Result};
 use crate::query::{self, Combining, Explain, Order, PageToken};
 use crate::record;
-use esker_model::Record;
 
 /// A query: a condition, an order, a limit. Iterating it runs it.
 ///
@@ -43,7 +42,7 @@ use esker_model::Record;
 #[derive(Clone)]
 pub struct Query<K = Key, V = Record<K>> {
     pub(super) inner: query::Query,
-    /// A path that was not one.
+    /// The error of an invalid path, which every call that runs the query returns.
     failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
@@ -57,7 +56,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         }
     }
 
-    /// The query, unless one of its paths was not one.
+    /// The query, or the error of an invalid path.
     pub(super) fn checked(self) -> Result<query::Query> {
         self.failed.map_or(Ok(self.inner), Err)
     }
@@ -198,12 +197,19 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
 
     /// Runs the query and returns only the keys of the matching records. Reads no record if the
     /// maintenance strategy and the conditions allow it.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
     pub fn keys(self) -> Result<Keys<K>> {
         let (inner, key) = (self.checked()?.keys()?, PhantomData);
         Ok(Keys { inner, key })
     }
 
     /// Runs the query. The iterator finds the records a page at a time, in bounded memory.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if a path, a condition, the order or the page token is invalid; also any
+    /// read error. The items of the iterator are read errors, too.
     pub fn run(self) -> Result<Answer<K, V>> {
         let inner = Some(self.checked()?.run()?);
         Ok(Answer::new(inner, None))
@@ -246,23 +252,33 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         Ok(self.at_most_one().keys()?.next().transpose()?.is_some())
     }
 
+    /// The query with a limit of one record, or none if its limit is 0.
     fn at_most_one(self) -> Self {
         let limit = self.inner.request.limit.map_or(1, |limit| limit.min(1));
         self.limit(limit)
     }
 
     /// The number of matching records behind the offset (at most the limit).
+    ///
+    /// # Errors
+    /// As [`Query::run`].
     pub fn count(self) -> Result<u64> {
         Ok(self.count_explained()?.0)
     }
 
     /// The number of matching records behind the offset (at most the limit), and how the query
     /// found it.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
     pub fn count_explained(self) -> Result<(u64, Explain)> {
         self.checked()?.count()
     }
 
     /// How the query would be answered, without running it: all counts in the explanation are 0.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
     pub fn explain(&self) -> Result<Explain> {
         match &self.failed {
             Some(error) => Err(error.clone()),
@@ -286,6 +302,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> IntoIterator for Query<K, V> {
 pub struct Answer<K = Key, V = Record<K>> {
     /// `None` if the query cannot run.
     inner: Option<query::Rows>,
+    /// The error of a query that cannot run, which is the first item.
     failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
@@ -353,6 +370,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
 pub struct Scan<K = Key, V = Record<K>> {
     /// `None` if the scan could not start.
     inner: Option<query::Scan>,
+    /// The error of a scan that could not start, which is the first item.
     failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }

@@ -19,6 +19,7 @@ pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<(
     }
 }
 
+/// The records in a range of keys, ordered by key; an invalid range is the first item.
 pub(super) fn scan<K: PrimaryKey, V: FromRecord<K>>(
     view: View,
     range: impl KeyRange<K>,
@@ -28,6 +29,11 @@ pub(super) fn scan<K: PrimaryKey, V: FromRecord<K>>(
     Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
 }
 
+/// The records of several keys, each at the place of its key.
+///
+/// # Errors
+/// [`Error::BadInput`] if a key is not of the dataset's type, or a record is not a `V`; also any
+/// read error.
 pub(super) fn get_many<K: PrimaryKey, V: FromRecord<K>, Q: AsKey<K>>(
     view: &View,
     keys: impl IntoIterator<Item = Q>,

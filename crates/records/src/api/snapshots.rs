@@ -86,11 +86,12 @@ impl Database {
     pub fn snapshot(&self) -> StoreSnapshot {
         let datasets = self.shared.datasets.lock();
         let snapshot = self.shared.group.snapshot();
-        // One that is being dropped is in the map, and no longer in the version.
-        let is_there = |state: &DatasetState| snapshot.version().trees.contains_key(&state.data);
+        // A dataset that is being dropped is in the map, and no longer in the version.
+        let is_in_version =
+            |state: &DatasetState| snapshot.version().trees.contains_key(&state.data);
         let datasets = datasets
             .iter()
-            .filter(|(_, state)| is_there(state))
+            .filter(|(_, state)| is_in_version(state))
             .map(|(name, state)| (name.clone(), state.clone()))
             .collect();
         StoreSnapshot {
@@ -166,7 +167,7 @@ impl StoreSnapshot {
             .datasets
             .get(name)
             .cloned()
-            .ok_or_else(|| Error::unknown_among(name, self.datasets.keys()))?;
+            .ok_or_else(|| Error::unknown_dataset_among(name, self.datasets.keys()))?;
         DatasetSnapshot::new(View {
             layout: current.layout_in(self.snapshot.version()),
             dataset: Handle::new(self.shared.clone(), current, None),

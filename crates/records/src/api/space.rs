@@ -1,13 +1,12 @@
 //! Spatial queries.
 
 use esker_model::schema::IntoPath;
-use esker_model::{FromRecord, PrimaryKey};
+use esker_model::{FromRecord, PrimaryKey, Record};
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;
 use crate::query::{CellCount, Explain, Latest, Neighbour, TableBox};
 use crate::record;
-use esker_model::Record;
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
@@ -59,7 +58,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        typed(self.checked()?.nearest(&path, from, k, max)?)
+        let (found, explain) = self.checked()?.nearest(&path, from, k, max)?;
+        Ok((typed(found)?, explain))
     }
 
     /// All matching records (at most the limit) by their distance from a point, nearest first, ties
@@ -73,8 +73,10 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         from: (f64, f64),
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        let most = self.inner.request.limit.take().unwrap_or(usize::MAX);
-        typed(self.checked()?.by_distance(&path, from, most)?)
+        // Without a limit, all.
+        let max_len = self.inner.request.limit.take().unwrap_or(usize::MAX);
+        let (found, explain) = self.checked()?.by_distance(&path, from, max_len)?;
+        Ok((typed(found)?, explain))
     }
 
     /// The number of matching records in each non-empty cell of a grid with cells of `degrees`
@@ -112,9 +114,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     }
 }
 
-fn typed<K: PrimaryKey>(
-    (found, explain): (Vec<Neighbour>, Explain),
-) -> Result<(Vec<Neighbour<K>>, Explain)> {
-    let neighbours = found.into_iter().map(|near| Ok(near.typed()?));
-    Ok((neighbours.collect::<Result<_>>()?, explain))
+/// The neighbours with typed keys.
+fn typed<K: PrimaryKey>(found: Vec<Neighbour>) -> Result<Vec<Neighbour<K>>> {
+    found.into_iter().map(|near| Ok(near.typed()?)).collect()
 }

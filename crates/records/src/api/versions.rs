@@ -12,7 +12,7 @@ use crate::record;
 use crate::store::View;
 
 /// The default number of versions per page.
-const PAGE: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 
 /// A query for the versions of a key
 /// ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
@@ -80,7 +80,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
             required: Ok(Vec::new()),
             as_of: None,
             latest: 1,
-            page: PageRequest::newest(PAGE),
+            page: PageRequest::newest(DEFAULT_LIMIT),
             typed: PhantomData,
         }
     }

@@ -6,7 +6,7 @@ use esker_lsm::{Durability, Seq};
 use esker_model::{AsKey, Key, PrimaryKey};
 use serde::Serialize;
 
-use super::parts::Parts;
+use super::batch_writes::BatchWrites;
 use crate::error::Result;
 use crate::store::Handle;
 use crate::write::DatasetWrites;
@@ -14,7 +14,7 @@ use crate::write::DatasetWrites;
 /// Writes to one dataset that are applied together or not at all ([`crate::Dataset::batch`]). A
 /// batch can be filled again after a commit, which saves allocations.
 pub struct WriteBatch<K = Key> {
-    parts: Parts,
+    writes: BatchWrites,
     dataset: Handle,
     key: PhantomData<fn() -> K>,
 }
@@ -25,7 +25,7 @@ impl<K> WriteBatch<K> {
 
     pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
         WriteBatch {
-            parts: Parts::new(dataset.shared.clone()),
+            writes: BatchWrites::new(dataset.shared.clone()),
             dataset,
             key: PhantomData,
         }
@@ -33,32 +33,33 @@ impl<K> WriteBatch<K> {
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
-        self.parts.durability = durability;
+        self.writes.durability = durability;
         self
     }
 
-    /// See [`crate::Batch::put`].
+    /// As [`crate::Batch::put`], with the same errors.
     pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.parts.serialised(&self.dataset, record, false)
+        self.writes.put(&self.dataset, record)
     }
 
-    /// See [`crate::Batch::put_json`].
+    /// As [`crate::Batch::put_json`], with the same errors.
     pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part()?.put(json.as_ref(), false)
+        self.writes.put_json(&self.dataset, json.as_ref())
     }
 
-    /// See [`crate::Batch::insert`].
+    /// As [`crate::Batch::insert`], with the same errors.
     pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.parts.serialised(&self.dataset, record, true)
+        self.writes.insert(&self.dataset, record)
     }
 
-    /// See [`crate::Batch::insert_json`].
+    /// As [`crate::Batch::insert_json`], with the same errors.
     pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part()?.put(json.as_ref(), true)
+        self.writes.insert_json(&self.dataset, json.as_ref())
     }
 
-    fn part(&mut self) -> Result<&mut DatasetWrites> {
-        self.parts.part(&self.dataset)
+    /// The writes to the dataset.
+    fn dataset_writes(&mut self) -> Result<&mut DatasetWrites> {
+        self.writes.of(&self.dataset)
     }
 
     /// Stores a note under a name, in the same commit as the records: after a crash both exist, or
@@ -72,58 +73,58 @@ impl<K> WriteBatch<K> {
     /// [`crate::Error::Busy`] for a dataset's first note while an index or the strategy of the
     /// dataset is being changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        self.part()?.note(name, value)
+        self.dataset_writes()?.note(name, value)
     }
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.parts.len()
+        self.writes.len()
     }
 
     /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.parts.len() == 0
+        self.writes.len() == 0
     }
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.parts.bytes()
+        self.writes.bytes()
     }
 
     /// The encoded key ([`Key::as_bytes`]) of the last record that was put; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
-        self.parts.last_key()
+        self.writes.last_key()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.parts.clear();
+        self.writes.clear();
     }
 
-    /// See [`crate::Batch::commit`].
+    /// As [`crate::Batch::commit`], with the same errors.
     pub fn commit(&mut self) -> Result<()> {
-        self.parts.commit()
+        self.writes.commit()
     }
 }
 
 impl<K: PrimaryKey> WriteBatch<K> {
-    /// See [`crate::Batch::delete`].
+    /// As [`crate::Batch::delete`], with the same errors.
     pub fn delete(&mut self, key: impl AsKey<K>) -> Result<()> {
         let key = key.as_key(self.dataset.key_type())?;
-        self.part()?.delete(&key)
+        self.dataset_writes()?.delete(&key)
     }
 
-    /// See [`crate::Batch::if_absent`].
+    /// As [`crate::Batch::if_absent`], with the same errors.
     pub fn if_absent(&mut self, key: impl AsKey<K>) -> Result<()> {
         let key = key.as_key(self.dataset.key_type())?;
-        self.part()?.expect(&key, None);
+        self.dataset_writes()?.expect(&key, None);
         Ok(())
     }
 
-    /// See [`crate::Batch::if_seq`].
+    /// As [`crate::Batch::if_seq`], with the same errors.
     pub fn if_seq(&mut self, key: impl AsKey<K>, seq: Seq) -> Result<()> {
         let key = key.as_key(self.dataset.key_type())?;
-        self.part()?.expect(&key, Some(seq));
+        self.dataset_writes()?.expect(&key, Some(seq));
         Ok(())
     }
 }

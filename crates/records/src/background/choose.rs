@@ -14,30 +14,41 @@
 //!
 //! A lookup of an uncached key reads a block if the key exists, and only key filters if it is new.
 
+use esker_model::definition::Maintenance;
+
 use crate::maintenance::cost;
 use crate::maintenance::cost::{CANDIDATES, FIRST, Workload};
-use esker_model::definition::Maintenance;
 
 /// The present strategy is kept unless another one is cheaper by this factor, so that they do not
 /// alternate.
-const WORTH: f64 = 1.5;
+const MIN_GAIN: f64 = 1.5;
 
 /// A choice and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) strategy: Maintenance,
-    /// Microseconds per write of each candidate.
-    pub(crate) costs: Vec<(Maintenance, f64)>,
+    /// Of each candidate.
+    pub(crate) costs: Vec<StrategyCost>,
     pub(crate) reason: String,
     /// The smallest change of the workload that would change the choice.
     pub(crate) change: String,
 }
 
+/// The expected cost of a strategy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct StrategyCost {
+    pub(crate) strategy: Maintenance,
+    pub(crate) micros_per_write: f64,
+}
+
 /// Chooses among the candidates; keeps `present` unless it is much more expensive.
 pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
     let strategy = best(work, present);
-    let costs: Vec<_> = CANDIDATES.map(|s| (s, cost(s, work))).to_vec();
-    let of = |wanted| cost(wanted, work);
+    let costs = CANDIDATES.map(|strategy| StrategyCost {
+        strategy,
+        micros_per_write: cost(strategy, work),
+    });
+    let of = |strategy| cost(strategy, work);
     let reason = match cheapest(work) {
         cheapest if cheapest == strategy => format!(
             "{strategy} costs least: {:.2} us a write with its queries{}",
@@ -49,29 +60,30 @@ pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
             }
         ),
         cheapest => format!(
-            "{cheapest} would cost {:.2} us a write with its queries, {strategy} costs {:.2}: less than {WORTH} times as much",
+            "{cheapest} would cost {:.2} us a write with its queries, {strategy} costs {:.2}: less than {MIN_GAIN} times as much",
             of(cheapest),
             of(strategy)
         ),
     };
     Choice {
         strategy,
-        costs,
+        costs: costs.to_vec(),
         reason,
         change: nearest_change(work, strategy),
     }
 }
 
+/// The candidate that costs least.
 fn cheapest(work: &Workload) -> Maintenance {
-    let mut best = CANDIDATES.map(|s| (cost(s, work), s));
-    best.sort_by(|a, b| a.0.total_cmp(&b.0));
-    best.first().map_or(FIRST, |best| best.1)
+    let by_cost = |a: &Maintenance, b: &Maintenance| cost(*a, work).total_cmp(&cost(*b, work));
+    CANDIDATES.into_iter().min_by(by_cost).unwrap_or(FIRST)
 }
 
+/// The candidate to use: the cheapest one, or the present one if that is not much more expensive.
 fn best(work: &Workload, present: Maintenance) -> Maintenance {
     let cheapest = cheapest(work);
-    let worth = cost(cheapest, work) * WORTH < cost(present, work);
-    if worth || !CANDIDATES.contains(&present) {
+    let is_worth_it = cost(cheapest, work) * MIN_GAIN < cost(present, work);
+    if is_worth_it || !CANDIDATES.contains(&present) {
         cheapest
     } else {
         present
@@ -80,41 +92,62 @@ fn best(work: &Workload, present: Maintenance) -> Maintenance {
 
 /// The smallest change of one measured figure that makes another strategy the choice.
 fn nearest_change(work: &Workload, present: Maintenance) -> String {
-    type Scaled = fn(&Workload, f64) -> Workload;
-    let figures: [(&str, Scaled); 3] = [
-        ("queries were", |work, by| Workload {
-            entries: work.entries * by,
-            fetched: work.fetched * by,
-            scanned: work.scanned * by,
-            ..*work
-        }),
-        ("updates were", |work, by| Workload {
-            update_ratio: (work.update_ratio * by).min(1.0),
-            ..*work
-        }),
-        ("the cache was", |work, by| Workload {
-            keys_cached: (work.keys_cached * by).min(1.0),
-            data_cached: (work.data_cached * by).min(1.0),
-            ..*work
-        }),
-    ];
     for power in 1..=12 {
-        for (what, scaled) in figures {
-            let times = f64::from(1_u32 << power);
-            let (more, fewer) = match what {
-                "the cache was" => ("times larger", "times smaller"),
-                _ => ("times as frequent", "times rarer"),
-            };
-            for (by, word) in [(times, more), (1.0 / times, fewer)] {
-                let then = best(&scaled(work, by), present);
-                if then != present {
-                    return format!("{then}, if {what} {times} {word}");
+        let times = f64::from(1_u32 << power);
+        for figure in &FIGURES {
+            for (by, word) in [(times, figure.more), (1.0 / times, figure.less)] {
+                let other = best(&(figure.scaled)(work, by), present);
+                if other != present {
+                    return format!("{other}, if {} {times} {word}", figure.subject);
                 }
             }
         }
     }
     "no change of up to 4096 times".to_string()
 }
+
+/// A measured figure that may change.
+struct Figure {
+    /// The words of a sentence about it.
+    subject: &'static str,
+    more: &'static str,
+    less: &'static str,
+    /// The workload with this figure multiplied by a factor.
+    scaled: fn(&Workload, f64) -> Workload,
+}
+
+const FIGURES: [Figure; 3] = [
+    Figure {
+        subject: "queries were",
+        more: "times as frequent",
+        less: "times rarer",
+        scaled: |work, by| Workload {
+            entries: work.entries * by,
+            fetched: work.fetched * by,
+            scanned: work.scanned * by,
+            ..*work
+        },
+    },
+    Figure {
+        subject: "updates were",
+        more: "times as frequent",
+        less: "times rarer",
+        scaled: |work, by| Workload {
+            update_ratio: (work.update_ratio * by).min(1.0),
+            ..*work
+        },
+    },
+    Figure {
+        subject: "the cache was",
+        more: "times larger",
+        less: "times smaller",
+        scaled: |work, by| Workload {
+            keys_cached: (work.keys_cached * by).min(1.0),
+            data_cached: (work.data_cached * by).min(1.0),
+            ..*work
+        },
+    },
+];
 
 #[cfg(test)]
 #[path = "choose_tests.rs"]

@@ -3,30 +3,31 @@
 //! By the rule of ski rental, a repair is due when queries have wasted as much work as the repair
 //! is expected to cost: the total is at most twice the optimum. A repair by key is also due when
 //! many keys are new since the last repair, so that it stays cheap compared to the writes, and
-//! compactions know what they can drop.
+//! compactions know which entries they can drop.
 
-use crate::maintenance::cost::{ASK, FETCH};
+use crate::maintenance::cost::{FETCH, PROBE};
 
 /// A repair by key is due when one in this many of all keys was written since the last repair.
-const PART: u64 = 4;
+const NEW_KEYS_PART: u64 = 4;
 
 /// Fewer writes than this do not justify a repair by key.
-const LEAST: u64 = 4096;
+const MIN_WRITES: u64 = 4096;
 
 /// The assumed microseconds per entry of a repair, before any was measured.
-const ENTRY: f64 = 0.3;
+const ASSUMED_PER_ENTRY: f64 = 0.3;
 
 /// The work of the next repair, and the writes and waste since the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Backlog {
     /// Records written.
     pub(crate) written: u64,
-    /// All entries of the primary-key index (or of the data or the indexes), and the entries that
-    /// are new.
+    /// All entries of the primary-key index, or of the data if there is none.
     pub(crate) entries: u64,
+    /// Of these, the entries that are new.
     pub(crate) new: u64,
-    /// Keys probed, and obsolete records fetched.
-    pub(crate) asked: u64,
+    /// Keys that queries probed.
+    pub(crate) probed: u64,
+    /// Obsolete records that queries fetched.
     pub(crate) wasted: u64,
     /// The repair works by key.
     pub(crate) by_key: bool,
@@ -39,17 +40,22 @@ impl Backlog {
     pub(crate) fn cost(&self) -> f64 {
         let entries = if self.by_key {
             // Older keys are looked up, or scanned if that is less.
-            self.new
-                + (self.new.saturating_mul(PART)).min(self.entries - self.new.min(self.entries))
+            let older = self.entries.saturating_sub(self.new);
+            self.new + self.new.saturating_mul(NEW_KEYS_PART).min(older)
         } else {
             self.entries
         };
-        entries as f64 * self.per_entry.unwrap_or(ENTRY).clamp(0.05, 20.0)
+        // Within the limits of what a measurement can mean.
+        entries as f64
+            * self
+                .per_entry
+                .unwrap_or(ASSUMED_PER_ENTRY)
+                .clamp(0.05, 20.0)
     }
 
     /// The wasted time in microseconds.
     pub(crate) fn waste(&self) -> f64 {
-        self.asked as f64 * ASK + self.wasted as f64 * FETCH
+        self.probed as f64 * PROBE + self.wasted as f64 * FETCH
     }
 }
 
@@ -61,7 +67,8 @@ pub(crate) fn due(backlog: &Backlog) -> Option<&'static str> {
     if backlog.waste() >= backlog.cost() {
         return Some("queries wasted as much time as a repair takes");
     }
-    let many = backlog.written >= LEAST && backlog.written.saturating_mul(PART) >= backlog.entries;
+    let many = backlog.written >= MIN_WRITES
+        && backlog.written.saturating_mul(NEW_KEYS_PART) >= backlog.entries;
     (backlog.by_key && many).then_some("many keys are new since the last repair")
 }
 
@@ -73,7 +80,7 @@ mod tests {
         written: 10_000,
         entries: 1_000_000,
         new: 10_000,
-        asked: 0,
+        probed: 0,
         wasted: 0,
         by_key: true,
         per_entry: None,
@@ -94,15 +101,15 @@ mod tests {
 
     #[test]
     fn wasted_queries_make_a_repair_due_and_an_expensive_repair_waits_longer() {
-        let asked = Backlog {
+        let wasteful = Backlog {
             wasted: 4000,
             ..QUIET
         };
-        assert!(due(&asked).unwrap().contains("wasted"));
+        assert!(due(&wasteful).unwrap().contains("wasted"));
         assert_eq!(
             due(&Backlog {
                 per_entry: Some(3.0),
-                ..asked
+                ..wasteful
             }),
             None
         );
@@ -110,7 +117,7 @@ mod tests {
         assert_eq!(
             due(&Backlog {
                 by_key: false,
-                ..asked
+                ..wasteful
             }),
             None
         );

@@ -10,26 +10,26 @@ use esker_model::definition::Repair;
 use super::choose::choose;
 use super::pacing::{Backlog, due};
 use crate::catalog::Layout;
-use crate::ddl::Target;
+use crate::ddl::MigrationTarget;
 use crate::error::{Error, Result};
 use crate::maintenance;
 use crate::maintenance::cost::Workload;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
-use crate::telemetry::{LastRepair, Measured, StrategyChoice};
+use crate::telemetry::{LastRepair, Measured, StrategyChoice, WastedWork};
 
 /// The most bytes that background repairs read per second.
-const RATE: u64 = 64 << 20;
+const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
 
 impl Handle {
     /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
     /// retried after growing pauses.
-    pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
+    pub(super) fn run_maintenance(&self, go_on: &dyn Fn() -> bool) {
         let live = self.current.usage.maintenance();
         if live.remembered.lock().pauses() {
             return;
         }
-        let result = self.try_keep_up(go_on);
+        let result = self.try_maintenance(go_on);
         let ended = !go_on() || self.now().is_dropped();
         let mut remembered = live.remembered.lock();
         match result {
@@ -40,7 +40,8 @@ impl Handle {
         }
     }
 
-    fn try_keep_up(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
+    /// Runs the due work, one after the other.
+    fn try_maintenance(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
         self.expire(go_on)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
@@ -49,9 +50,9 @@ impl Handle {
             return Ok(());
         }
         if !self.has_converged() {
-            return self.change_to(Target::Present, go_on);
+            return self.change_to(MigrationTarget::Present, go_on);
         }
-        if settings.auto && self.consider(layout, snapshot, go_on)? {
+        if settings.auto && self.reconsider_strategy(layout, snapshot, go_on)? {
             return Ok(());
         }
         let repairs = settings.repair == Repair::Merge && !settings.maintenance.looks_at_writes();
@@ -61,9 +62,13 @@ impl Handle {
         Ok(())
     }
 
-    fn change_to(&self, target: Target, go_on: &dyn Fn() -> bool) -> Result<()> {
+    /// Changes the strategy, unless another change of the dataset is requested.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it yielded to another change; also any error of the change.
+    fn change_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.while_wanted(go_on, |go_on| {
+        let report = self.yielding(go_on, |go_on| {
             self.migrate(target, &options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
@@ -81,14 +86,18 @@ impl Handle {
         RepairOptions {
             memory: (options.memory_budget / 16).max(64 << 10),
             threads: 1,
-            bytes_per_second: options.background.then_some(RATE),
+            bytes_per_second: options.background.then_some(MAX_BYTES_PER_SECOND),
             ..RepairOptions::default()
         }
     }
 
+    /// Repairs the flushed writes, unless another change of the dataset is requested.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it yielded to another change; also any error of the repair.
     fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.while_wanted(go_on, |go_on| {
+        let report = self.yielding(go_on, |go_on| {
             self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
@@ -99,16 +108,17 @@ impl Handle {
     }
 
     /// Runs work that yields to any other change of the dataset.
-    fn while_wanted<T>(
+    fn yielding<T>(
         &self,
         go_on: &dyn Fn() -> bool,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         let current = &self.current;
-        let _yielding = current.yield_to_claims()?;
+        let _yields = current.yield_to_claims()?;
         work(&|| go_on() && !current.has_waiting_claim())
     }
 
+    /// Stores a completed repair for the statistics and for pacing.
     fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
         let usage = &self.current.usage;
         let now = self.now();
@@ -137,7 +147,7 @@ impl Handle {
 
     /// Reconsiders the strategy if enough operations have passed since the last time; true if it
     /// was changed.
-    fn consider(
+    fn reconsider_strategy(
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
@@ -155,8 +165,10 @@ impl Handle {
         };
         let present = layout.stored.settings.maintenance;
         let choice = choose(&work, present);
-        let costs = choice.costs.iter();
-        let costs = costs.map(|(s, cost)| (s.to_string(), (cost * 100.0).round() / 100.0));
+        let costs = choice.costs.iter().map(|cost| {
+            let rounded = (cost.micros_per_write * 100.0).round() / 100.0;
+            (cost.strategy.to_string(), rounded)
+        });
         live.remembered.lock().choice = Some(StrategyChoice {
             strategy: choice.strategy.to_string(),
             why: choice.reason,
@@ -167,12 +179,13 @@ impl Handle {
             return Ok(false);
         }
         let to = choice.strategy;
-        self.change_to(Target::Chosen { present, to }, go_on)?;
+        self.change_to(MigrationTarget::Chosen { present, to }, go_on)?;
         Ok(true)
     }
 
-    /// The number of writes with known replacement that makes their update ratio count.
-    fn known_least(&self) -> u64 {
+    /// The number of writes that must be known to replace a record or not before their update ratio
+    /// counts.
+    fn min_known(&self) -> u64 {
         self.shared.choose_every / 32
     }
 
@@ -189,7 +202,7 @@ impl Handle {
         let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
         let keys = layout.keys.map_or(0.0, bytes);
         let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
-        let update_ratio = measured.update_ratio(self.known_least())?;
+        let update_ratio = measured.update_ratio(self.min_known())?;
         let strategy = maintenance::of(layout.stored.settings.maintenance);
         let wasted = strategy.wasted(measured, update_ratio);
         Some(Workload {
@@ -204,6 +217,7 @@ impl Handle {
         })
     }
 
+    /// The work of the next repair, and the writes and waste since the last one.
     fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
         let watermark = layout.superseded.and_then(|tree| version(snapshot, tree));
         let watermark = watermark.map_or(0, TreeVersion::repair_watermark);
@@ -218,9 +232,10 @@ impl Handle {
         }
         let usage = &self.current.usage;
         let live = usage.maintenance();
-        let (asked, wasted) = live.wasted();
+        let WastedWork { probed, fetched } = live.wasted();
         let remembered = live.remembered.lock();
         let last = remembered.repair.as_ref();
+        // A short repair measures nothing.
         let measured = last.filter(|last| last.entries > 1000);
         let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
         Backlog {
@@ -229,8 +244,8 @@ impl Handle {
                 .saturating_sub(last.map_or(0, |last| last.writes)),
             entries,
             new,
-            asked,
-            wasted,
+            probed,
+            wasted: fetched,
             by_key: layout.keys.is_some(),
             // A store without background threads must be deterministic.
             per_entry: measured.filter(|_| self.shared.group.options().background),
@@ -242,20 +257,22 @@ impl Handle {
         let measured = self.current.usage.maintenance().read();
         let backlog = self.backlog(layout, snapshot);
         Pace {
-            update_ratio: measured.update_ratio(self.known_least()),
+            update_ratio: measured.update_ratio(self.min_known()),
             wasted_micros: backlog.waste().round() as u64,
             next_repair_micros: backlog.cost().round() as u64,
         }
     }
 }
 
-/// The figures that decide when the next repair is due: see [`crate::stats::StrategyStats`].
+/// The figures that decide when the next repair is due: see [`crate::stats::StrategyStats`]. Times
+/// are in microseconds.
 pub(crate) struct Pace {
     pub(crate) update_ratio: Option<f64>,
     pub(crate) wasted_micros: u64,
     pub(crate) next_repair_micros: u64,
 }
 
+/// The state of a tree in a snapshot; `None` if the tree was dropped.
 fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {
     snapshot.version().trees.get(&tree).map(AsRef::as_ref)
 }

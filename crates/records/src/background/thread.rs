@@ -20,15 +20,16 @@ pub(crate) struct MaintenanceThread {
     closing: Arc<Closing>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// In a store without threads: the flushed number at the last round, and a lock held during a
-    /// round.
+    /// In a store without threads: the flushed number at the last round.
     flushed: AtomicU64,
+    /// In a store without threads: held during a round.
     busy: Mutex<()>,
 }
 
+/// Tells the thread to end.
 #[derive(Default)]
 struct Closing {
-    now: AtomicBool,
+    is_requested: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
@@ -39,14 +40,14 @@ impl Background for MaintenanceThread {
             return;
         }
         if !shared.group.options().background {
-            return self.inline(shared);
+            return self.run_in_writer(shared);
         }
         if self.started.load(Relaxed) || self.started.swap(true, SeqCst) {
             return;
         }
         let (shared, closing) = (shared.clone(), self.closing.clone());
         let mut thread = self.thread.lock();
-        if closing.now.load(SeqCst) {
+        if closing.is_requested.load(SeqCst) {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-maintenance".to_string());
@@ -56,7 +57,8 @@ impl Background for MaintenanceThread {
 }
 
 impl MaintenanceThread {
-    fn inline(&self, shared: &Arc<Store>) {
+    /// Runs a round on the writer's thread, if its commit caused a flush and no round is running.
+    fn run_in_writer(&self, shared: &Arc<Store>) {
         let flushed = shared.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
@@ -68,7 +70,7 @@ impl MaintenanceThread {
 
     /// Ends the thread, even during a repair.
     pub(crate) fn stop(&self) {
-        self.closing.now.store(true, SeqCst);
+        self.closing.is_requested.store(true, SeqCst);
         {
             let _lock = self.closing.lock.lock();
             self.closing.wake.notify_all();
@@ -86,15 +88,16 @@ impl Drop for MaintenanceThread {
     }
 }
 
+/// The thread: rounds with a pause before each, until the store is closed.
 fn run(shared: Arc<Store>, closing: &Closing) {
-    let goes = || !closing.now.load(SeqCst);
-    while goes() {
+    let go_on = || !closing.is_requested.load(SeqCst);
+    while go_on() {
         let mut lock = closing.lock.lock();
-        if goes() {
+        if go_on() {
             closing.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        step(&shared, &goes);
+        step(&shared, &go_on);
     }
 }
 
@@ -104,6 +107,6 @@ fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
         if !go_on() {
             return;
         }
-        Handle::new(shared.clone(), current, None).keep_up(go_on);
+        Handle::new(shared.clone(), current, None).run_maintenance(go_on);
     }
 }

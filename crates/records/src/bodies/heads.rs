@@ -35,7 +35,7 @@ pub(crate) fn each_required_head(
             let malformed = || Error::damaged("a stored record is malformed");
             let head = stored.len() - body.ok_or_else(malformed)?;
             let (value, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
-            if stands_for_record(attribute, (value, stored), |_| true)? {
+            if stands_for_record(attribute, value, stored, |_| true)? {
                 visit(stored.own(..head), key, cursor.seq())?;
             }
         }

@@ -39,7 +39,7 @@ pub(crate) fn scan_by_location(
             let split = Value::split(attribute.ty, cursor.key());
             let malformed = || Error::damaged("the tree of records by location: malformed key");
             let (value, key) = split.ok_or_else(malformed)?;
-            if stands_for_record(attribute, (value, cursor.value()), |_| true)? {
+            if stands_for_record(attribute, value, cursor.value(), |_| true)? {
                 left -= 1;
                 if visit(key, cursor.seq(), &mut || cursor.value_slice())?.is_break() {
                     left = 0;

@@ -18,52 +18,91 @@ use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::index::{Attribute, IndexTypes};
 
-/// The attribute in this version; `None` if a tree is missing, or the type of its index.
-fn resolve(
-    dataset: &str,
-    stored: &StoredAttribute,
-    of: &StoredDef,
-    declared: Arc<Declared>,
-    incomplete: bool,
-    version: &Version,
-    types: &IndexTypes,
-) -> Option<Attribute> {
-    let StoredAttribute {
-        id,
-        def,
-        tree,
-        since,
-        exact: _,
-    } = stored;
-    let tree = if def.kind.is_standalone() {
-        Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
-    } else {
-        None
-    };
-    let deleted = version.tree_named(&deleted_tree(dataset, *id));
-    let widened = version.tree_named(&widened_tree(dataset, *id));
-    if types.lacks(def.kind) {
-        return None;
+/// Finds the trees and the index types of a dataset's attributes.
+struct Resolver<'a> {
+    dataset: &'a str,
+    stored: &'a StoredDef,
+    version: &'a Version,
+    types: &'a IndexTypes,
+}
+
+/// Whether an index has the entries of writes before its build.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entries {
+    Complete,
+    Incomplete,
+}
+
+impl Resolver<'_> {
+    /// The number of a tree; `None` if the version has no tree of that name.
+    fn tree(&self, name: &str) -> Option<TreeId> {
+        self.version.tree_named(name).map(|tree| tree.id)
     }
-    Some(Attribute {
-        declared,
-        index: types.of(def.kind),
-        widened: widened
-            .filter(|_| def.kind == IndexKind::Filter)
-            .map(|tree| tree.id),
-        since: *since,
-        deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
-        versions: of.settings.versions,
-        tree,
-        incomplete,
-    })
+
+    /// The attribute in the version; `None` if its tree is missing, or the type of its index.
+    fn attribute(
+        &self,
+        stored: &StoredAttribute,
+        declared: Arc<Declared>,
+        entries: Entries,
+    ) -> Option<Attribute> {
+        let StoredAttribute {
+            id,
+            def,
+            tree,
+            since,
+            exact: _,
+        } = stored;
+        let tree = if def.kind.is_standalone() {
+            Some(self.tree(&index_tree(self.dataset, *id, *tree))?)
+        } else {
+            None
+        };
+        let deleted = self.tree(&deleted_tree(self.dataset, *id));
+        let widened = self.tree(&widened_tree(self.dataset, *id));
+        if self.types.lacks(def.kind) {
+            return None;
+        }
+        Some(Attribute {
+            declared,
+            index: self.types.of(def.kind),
+            widened: widened.filter(|_| def.kind == IndexKind::Filter),
+            since: *since,
+            deleted: deleted.filter(|_| tree.is_some()),
+            versions: self.stored.settings.versions,
+            tree,
+            incomplete: entries == Entries::Incomplete,
+        })
+    }
+
+    /// The index that is being built by `change`, beside the complete `attributes`; `None` if one
+    /// of its trees is missing, or the type of its index.
+    fn building(&self, change: &StoredChange, attributes: &[Attribute]) -> Option<Building> {
+        let declared = Arc::new(Declared::new(&change.attribute, self.stored));
+        let attribute = self.attribute(&change.attribute, declared, Entries::Incomplete)?;
+        let known = attributes.iter().position(|a| a.id == attribute.id);
+        let was_unique = attributes.iter().any(|a| a.id == attribute.id && a.unique);
+        Some(Building {
+            place: known.unwrap_or(attributes.len()),
+            is_new: known.is_none(),
+            since: change.since,
+            tables: change.tables,
+            becomes_unique: attribute.unique && !was_unique,
+            gathered: change.gathered,
+            staging: match attribute.tree {
+                Some(_) => Some(self.tree(&staging_tree(self.dataset))?),
+                None => None,
+            },
+            attribute,
+        })
+    }
 }
 
 /// An index that is being built.
 pub(crate) struct Building {
     /// The attribute with its new index. Writes go to this index; queries do not use it.
     pub(crate) attribute: Attribute,
-    /// Its place among the extracted attributes.
+    /// Its index among the extracted attributes.
     pub(crate) place: usize,
     /// True if the attribute was not declared before.
     pub(crate) is_new: bool,
@@ -83,13 +122,13 @@ pub(crate) struct Building {
 #[derive(Clone, Copy)]
 pub(crate) struct UniqueIndex<'l> {
     pub(crate) attribute: &'l Attribute,
-    /// The tree that has the entries of earlier records, while the index is built.
+    /// The staging tree, once it has the entries of all earlier records, while the index is built.
     pub(crate) staged: Option<TreeId>,
 }
 
-/// The order in which a compaction goes through trees.
+/// The steps of a compaction of a whole dataset, in order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum CompactionStep {
     /// Trees whose compactions report obsolete writes.
     Report,
     /// Trees whose compactions drop the entries of obsolete writes.
@@ -107,6 +146,8 @@ pub(crate) struct KeyTree {
 }
 
 impl KeyTree {
+    /// The primary-key index `keys`, if the dataset has one, and the trees `deleted` of deleted-key
+    /// maintenance, each once.
     fn all(keys: Option<TreeId>, deleted: impl Iterator<Item = TreeId>) -> Vec<KeyTree> {
         let mut deleted: Vec<TreeId> = deleted.collect();
         deleted.sort_unstable();
@@ -115,7 +156,7 @@ impl KeyTree {
             tree,
             deletion: Kind::Delete,
         });
-        // Queries ask these trees for any newer write, deletions included.
+        // Queries probe these trees for any newer write, deletions included.
         let deleted = deleted.into_iter().map(|tree| KeyTree {
             tree,
             deletion: Kind::Put,
@@ -126,7 +167,9 @@ impl KeyTree {
 
 /// The attributes and trees of a dataset according to one definition.
 pub(crate) struct Layout {
+    /// The definition.
     pub(crate) stored: StoredDef,
+    /// The tree of records, or of their heads.
     pub(crate) data: TreeId,
     /// The primary-key index for reads: `None` until it is complete.
     pub(crate) keys: Option<TreeId>,
@@ -145,11 +188,12 @@ pub(crate) struct Layout {
     /// The index in `attributes` of the attribute by which the records are stored, if they are
     /// stored by location.
     clustered: Option<usize>,
+    /// The index that is being built; one at a time.
     pub(crate) building: Option<Building>,
     /// The values of an index must be unique.
     has_unique: bool,
     /// The ids of the extracted attributes, in their order.
-    pub(crate) extracted: Vec<u32>,
+    pub(crate) extracted_ids: Vec<u32>,
     /// The trees that get the key of each write, without duplicates: the primary-key index, and
     /// those of deleted-key maintenance, of which the old and the new index of a rebuild share one.
     pub(crate) key_trees: Vec<KeyTree>,
@@ -158,13 +202,14 @@ pub(crate) struct Layout {
     /// The index of a record's expiry time among the extracted values, if the expiry time is a
     /// field.
     pub(crate) expires_place: Option<usize>,
+    /// Extracts the key and the values from a record's JSON.
     pub(crate) extraction: Extraction,
     /// The index types of the store.
     types: IndexTypes,
     /// The configuration that the layout was made from.
     config: Arc<Vec<u8>>,
     /// The latest count of tree changes at which this layout was still valid.
-    seen: AtomicU64,
+    valid_change: AtomicU64,
 }
 
 impl Layout {
@@ -173,13 +218,18 @@ impl Layout {
     pub(crate) fn new(name: &str, version: &Version, types: &IndexTypes) -> Option<Layout> {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
-        let key = (stored.key.clone(), stored.key_type);
+        let resolver = Resolver {
+            dataset: name,
+            stored: &stored,
+            version,
+            types,
+        };
         let shape = Shape::new(&stored);
         let attributes = stored.attributes.iter().zip(&shape.attributes);
         let attributes: Vec<Attribute> = attributes
-            .map(|(a, declared)| resolve(name, a, &stored, declared.clone(), false, version, types))
+            .map(|(a, declared)| resolver.attribute(a, declared.clone(), Entries::Complete))
             .collect::<Option<_>>()?;
-        let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
+        let mut extracted_ids: Vec<u32> = attributes.iter().map(|a| a.id).collect();
         let mut extracted: Vec<Wanted> = stored
             .attributes
             .iter()
@@ -187,85 +237,62 @@ impl Layout {
             .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute = resolve(
-                    name,
-                    &change.attribute,
-                    &stored,
-                    Arc::new(Declared::new(&change.attribute, &stored)),
-                    true,
-                    version,
-                    types,
-                )?;
-                let known = attributes.iter().position(|a| a.id == attribute.id);
-                if known.is_none() {
+                let building = resolver.building(change, &attributes)?;
+                if building.is_new {
                     extracted.push(stored.wanted(&change.attribute.def));
-                    ids.push(attribute.id);
+                    extracted_ids.push(building.attribute.id);
                 }
-                Some(Building {
-                    place: known.unwrap_or(attributes.len()),
-                    is_new: known.is_none(),
-                    since: change.since,
-                    tables: change.tables,
-                    becomes_unique: attribute.unique
-                        && !known.is_some_and(|at| attributes.get(at).is_some_and(|a| a.unique)),
-                    gathered: change.gathered,
-                    staging: match attribute.tree {
-                        Some(_) => Some(version.tree_named(&staging_tree(name))?.id),
-                        None => None,
-                    },
-                    attribute,
-                })
+                Some(building)
             }
             None => None,
         };
-        let with_index = building.iter().map(|building| &building.attribute);
-        let with_index = attributes.iter().chain(with_index);
-        let deleted = with_index.filter_map(|a| a.deleted);
-        let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
-        let key_trees = KeyTree::all(keys_written, deleted);
-        let expiry = version.tree_named(&expiry_tree(name)).map(|tree| tree.id);
-        if expiry.is_none() && stored.expiry.is_some() {
-            return None;
-        }
         let expires_place = stored.expiry.path.as_ref().map(|path| {
             // Refuses objects: a record with an unreadable expiry time would never expire.
             extracted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
             extracted.len() - 1
         });
-        let old = version.tree_named(&old_tree(name)).map(|tree| tree.id);
+        let being_built = building.iter().map(|building| &building.attribute);
+        let deleted = attributes.iter().chain(being_built);
+        let deleted = deleted.filter_map(|a| a.deleted);
+        let keys_written = resolver.tree(&keys_tree(name));
+        let key_trees = KeyTree::all(keys_written, deleted);
+        let expiry = resolver.tree(&expiry_tree(name));
+        if expiry.is_none() && stored.expiry.is_some() {
+            return None;
+        }
+        let old = resolver.tree(&old_tree(name));
         if old.is_none() && stored.old_records {
             return None;
         }
         let has_unique = attributes.iter().any(|a| a.unique)
             || building.as_ref().is_some_and(|b| b.becomes_unique);
+        let key = (stored.key.clone(), stored.key_type);
         Some(Layout {
             has_unique,
             clustered: attributes.iter().position(|a| a.kind.is_clustered()),
             expiry,
             old,
             expires_place,
-            extracted: ids,
+            extracted_ids,
             key_trees,
             extraction: Extraction::of(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
             keys_written,
-            superseded: version
-                .tree_named(&superseded_tree(name))
-                .map(|tree| tree.id),
-            notes: version.tree_named(&notes_tree(name)).map(|tree| tree.id),
+            superseded: resolver.tree(&superseded_tree(name)),
+            notes: resolver.tree(&notes_tree(name)),
             shape,
             attributes,
             building,
             types: types.clone(),
             config: data.config.clone(),
-            seen: AtomicU64::new(version.changes()),
+            valid_change: AtomicU64::new(version.changes()),
             stored,
         })
     }
 
-    /// The coverage of the obsolete set with this repair watermark; `None` if there is no set, or
-    /// it is not fully readable.
+    /// The coverage of the obsolete set. `watermark` is its repair watermark; `None` if there is no
+    /// set, or it is not fully readable.
     pub(crate) fn coverage_at(&self, watermark: Option<Seq>) -> Coverage {
         let watermark = watermark.filter(|_| self.superseded.is_some());
         Coverage::at(&self.stored.settings, watermark)
@@ -326,25 +353,29 @@ impl Layout {
 
     /// The trees of the dataset in the order of the steps, the data tree first.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
-        let steps = [Step::Report, Step::Drop, Step::Forget];
+        let steps = [
+            CompactionStep::Report,
+            CompactionStep::Drop,
+            CompactionStep::Forget,
+        ];
         steps.map(|step| self.trees_in(step)).concat()
     }
 
     /// The trees of one step of a compaction.
-    pub(crate) fn trees_in(&self, step: Step) -> Vec<TreeId> {
+    pub(crate) fn trees_in(&self, step: CompactionStep) -> Vec<TreeId> {
         let written = || self.written().map(|(_, attribute)| attribute);
         let mut trees: Vec<TreeId> = match step {
-            Step::Report => std::iter::once(self.data)
+            CompactionStep::Report => std::iter::once(self.data)
                 .chain(written().filter_map(|a| a.widened))
                 .chain(self.keys_written)
                 .chain(written().filter_map(|a| a.deleted))
                 .collect(),
-            Step::Drop => {
+            CompactionStep::Drop => {
                 let staging = self.building.iter().filter_map(|building| building.staging);
                 let trees = written().filter_map(|a| a.tree).chain(staging);
                 trees.chain(self.expiry).collect()
             }
-            Step::Forget => (self.superseded.into_iter())
+            CompactionStep::Forget => (self.superseded.into_iter())
                 .chain(self.notes)
                 .chain(self.old)
                 .collect(),
@@ -356,13 +387,14 @@ impl Layout {
     }
 
     /// The latest count of tree changes at which this was still the layout of the dataset.
-    pub(crate) fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
+    pub(crate) fn valid_change(&self) -> u64 {
+        self.valid_change.load(Ordering::Relaxed)
     }
 
     /// Records that the layout is still valid in `version`.
-    pub(crate) fn mark_seen_in(&self, version: &Version) {
-        self.seen.fetch_max(version.changes(), Ordering::Relaxed);
+    pub(crate) fn note_valid_in(&self, version: &Version) {
+        self.valid_change
+            .fetch_max(version.changes(), Ordering::Relaxed);
     }
 
     /// True if the layout was made from this configuration.

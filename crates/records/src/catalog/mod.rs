@@ -5,7 +5,7 @@
 mod layout;
 mod names;
 
-pub(crate) use layout::{Building, Layout, Step, UniqueIndex};
+pub(crate) use layout::{Building, CompactionStep, Layout, UniqueIndex};
 pub(crate) use names::{
     EXTENSION, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree, index_tree,
     is_of_extension, keys_tree, notes_tree, old_tree, renamed_trees, staging_tree, superseded_tree,

@@ -23,6 +23,7 @@ use esker_lsm::TreeId;
 use esker_lsm::version::Version;
 use esker_model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
 
+/// The end of the names of data trees.
 const DATA: &str = "/data";
 
 /// The name of a dataset's data tree.
@@ -30,7 +31,7 @@ pub(crate) fn data_tree(dataset: &str) -> String {
     format!("{dataset}{DATA}")
 }
 
-/// The name of the tree that is attribute `id`'s `number`th, from 0.
+/// The name of an index tree of attribute `id`. `number` counts the changes of the index's type.
 pub(crate) fn index_tree(dataset: &str, id: u32, number: u32) -> String {
     match number {
         0 => format!("{dataset}/index/{id}"),
@@ -105,6 +106,7 @@ pub(crate) fn old_tree(dataset: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
     pub(crate) role: Role,
+    /// The compaction policy.
     pub(crate) merging: Merging,
     /// Older entries will be added later.
     pub(crate) incomplete: bool,
@@ -114,25 +116,36 @@ pub(crate) struct TreeConfig {
     pub(crate) versions: u32,
 }
 
-/// The role of a tree.
+/// The role of a tree in its dataset (see the head of this file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
+    /// `d/index/N`, of this kind.
     Index(IndexKind),
+    /// `d/staging`.
     Staging,
+    /// `d/keys`.
     Keys,
+    /// `d/superseded`.
     Superseded,
+    /// `d/deleted/N`.
     Deleted,
+    /// `d/widened/N`.
     Widened,
+    /// `d/notes`.
     Notes,
+    /// `d/expiry`.
     Expiry,
+    /// `d/old`.
     Old,
 }
 
+// Words of configurations.
 const INCOMPLETE: &str = "incomplete";
 const SILENT: &str = "silent";
 const VERSIONS: &str = "versions=";
 
 impl TreeConfig {
+    /// The configuration of a tree under these settings, complete from its creation.
     pub(crate) fn new(role: Role, settings: &MaintenanceSettings) -> TreeConfig {
         TreeConfig {
             role,
@@ -146,7 +159,7 @@ impl TreeConfig {
         }
     }
 
-    /// As given, for a tree whose older entries will be added later.
+    /// The same configuration, for a tree whose older entries will be added later.
     pub(crate) fn incomplete(self) -> TreeConfig {
         TreeConfig {
             incomplete: true,
@@ -154,6 +167,7 @@ impl TreeConfig {
         }
     }
 
+    /// The words, separated by spaces: the role, and what differs from the default.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut text = match self.role {
             Role::Index(kind) => kind.to_string(),
@@ -181,6 +195,7 @@ impl TreeConfig {
         text.into_bytes()
     }
 
+    /// Reads the words; `None` if one is unknown.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
         let mut config = TreeConfig {

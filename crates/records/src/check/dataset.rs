@@ -1,18 +1,19 @@
-//! The check of one dataset: its records are read once, and every index, the obsolete set and the
-//! expiry times are compared with what they require.
+//! The check of one dataset: reads its records once, and compares every index, the obsolete set and
+//! the expiry times with the records. Indexes are compared by sums over their entries
+//! (`entries.rs`), so memory is bounded.
 
 use esker_lsm::{Cursor, Kind, Seq, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::entries::{Found, READAHEAD, Sum, current_entries};
-use super::expiry::Expiring;
+use super::entries::{EntrySum, FoundEntries, READAHEAD, current_entries};
+use super::expiry::ExpiringRecords;
 use super::numbers;
-use super::obsolete::{Derived, Known};
+use super::obsolete::{DerivedData, KnownObsolete};
 use super::report::CheckReport;
 use crate::bodies::{self, ReadAhead};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::staging::{Gathered, each_staged};
+use crate::index::staging::{StagingProgress, each_staged};
 use crate::index::{self, Attribute, Looks, VisitEntry};
 use crate::maintenance;
 use crate::store::Handle;
@@ -27,15 +28,15 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let (snapshot, layout) = (&now.snapshot, &*now.layout);
     let staging = layout.building.as_ref().and_then(|b| b.staging);
     let gathered = match staging {
-        Some(staging) => Gathered::read(snapshot, staging)?,
-        None => Gathered::default(),
+        Some(staging) => StagingProgress::read(snapshot, staging)?,
+        None => StagingProgress::default(),
     };
     let set = layout.superseded.and_then(|tree| snapshot.superseded(tree));
-    let mut check = Check {
+    let mut check = DatasetCheck {
         name: dataset.name(),
         snapshot,
         layout,
-        known: Known::new(layout, set),
+        known: KnownObsolete::new(layout, set),
         report,
     };
     for error in numbers::check(layout, snapshot) {
@@ -49,32 +50,33 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
 }
 
 /// The check of a dataset in one snapshot.
-struct Check<'a> {
+struct DatasetCheck<'a> {
     name: String,
     snapshot: &'a Snapshot,
     layout: &'a Layout,
-    known: Known,
+    known: KnownObsolete,
     report: &'a mut CheckReport,
 }
 
 /// The entries that the records require.
-struct Required {
+struct RequiredEntries {
     /// In the index of each attribute.
-    indexes: Vec<Sum>,
+    indexes: Vec<EntrySum>,
     /// In an index that is being built: of new writes, and collected.
-    written: Sum,
-    staged: Sum,
+    written: EntrySum,
+    staged: EntrySum,
     /// The heads of records that are stored by location.
-    heads: Sum,
+    heads: EntrySum,
 }
 
-impl Check<'_> {
+impl DatasetCheck<'_> {
+    /// Reports an error.
     fn wrong(&mut self, error: String) {
         let error = format!("dataset {}: {error}", self.name);
         self.report.errors.push(error);
     }
 
-    /// A part that cannot be read does not prevent the check of the others.
+    /// Reports a part that cannot be read: that does not prevent the check of the others.
     fn unreadable(&mut self, part: &str, error: Error) -> Result<()> {
         if matches!(error, Error::Cancelled { .. }) {
             return Err(error);
@@ -83,32 +85,29 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads all records, and checks on the way what is compared entry by entry: the obsolete set
-    /// and the expiry times.
-    fn read_records(&mut self, gathered: &Gathered) -> Result<Required> {
+    /// Reads all records, and checks during the scan the data that is compared entry by entry: the
+    /// obsolete set and the expiry times.
+    fn read_records(&mut self, gathered: &StagingProgress) -> Result<RequiredEntries> {
         let (snapshot, layout) = (self.snapshot, self.layout);
-        let mut expect = Expect {
+        let mut entries = RecordEntries {
             layout,
             gathered,
-            indexes: vec![Sum::default(); layout.attributes.len()],
-            written: Sum::default(),
-            staged: Sum::default(),
+            indexes: vec![EntrySum::default(); layout.attributes.len()],
+            written: EntrySum::default(),
+            staged: EntrySum::default(),
         };
-        // Heads lack the values of attributes that were declared later.
-        let late = layout.has_late_attributes();
-        let (mut heads, mut ahead) = (Sum::default(), ReadAhead::new());
-        let mut expiring = Expiring::default();
-        let mut derived = Derived::new(snapshot, layout, &self.known)?;
+        // Heads lack the values of attributes that were declared later, which are in the bodies.
+        let needs_bodies = layout.has_late_attributes();
+        let (mut heads, mut ahead) = (EntrySum::default(), ReadAhead::new());
+        let mut expiring = ExpiringRecords::default();
+        let mut derived = DerivedData::new(snapshot, layout, &self.known)?;
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
         cursor.seek_first()?;
         let mut last: Option<Vec<u8>> = None;
         while cursor.valid() {
             let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
             let record = match kind {
-                Kind::Put => Some(
-                    RecordRef::parse(cursor.value())
-                        .ok_or_else(|| Error::damaged("a stored record is malformed"))?,
-                ),
+                Kind::Put => Some(parse_record(cursor.value())?),
                 _ => None,
             };
             if last.as_deref() == Some(key) {
@@ -127,22 +126,22 @@ impl Check<'_> {
                 if is_head {
                     heads.add(cursor.value(), key, seq);
                 }
-                if is_head && late {
+                if is_head && needs_bodies {
                     ahead.push(key, seq, cursor.value_slice());
                 } else {
-                    expect.add(&record, key, seq);
+                    entries.add(&record, key, seq);
                 }
             }
             cursor.next()?;
             if ahead.is_full() {
-                expect.add_buffered(&mut ahead, snapshot)?;
+                entries.add_buffered(&mut ahead, snapshot)?;
             }
         }
-        expect.add_buffered(&mut ahead, snapshot)?;
-        let required = Required {
-            indexes: expect.indexes,
-            written: expect.written,
-            staged: expect.staged,
+        entries.add_buffered(&mut ahead, snapshot)?;
+        let required = RequiredEntries {
+            indexes: entries.indexes,
+            written: entries.written,
+            staged: entries.staged,
             heads,
         };
         let errors: Vec<String> = derived.finish()?.collect();
@@ -154,8 +153,8 @@ impl Check<'_> {
         Ok(required)
     }
 
-    /// The records in the location tree against their heads.
-    fn compare_places(&mut self, heads: Sum) -> Result<()> {
+    /// Compares the records in the location tree with their heads.
+    fn compare_places(&mut self, heads: EntrySum) -> Result<()> {
         let Some(attribute) = self.layout.clustered() else {
             if heads.index_entries > 0 {
                 self.wrong(format!("{} records have no JSON", heads.index_entries));
@@ -165,7 +164,7 @@ impl Check<'_> {
         let each = |visit: &mut VisitEntry<'_>| {
             bodies::each_required_head(self.snapshot, attribute, visit)
         };
-        match current_entries(self.snapshot, self.layout, &Known::nothing(), each) {
+        match current_entries(self.snapshot, self.layout, &KnownObsolete::nothing(), each) {
             Ok(found) if found.current == heads => Ok(()),
             Ok(found) => {
                 self.wrong(format!(
@@ -178,7 +177,8 @@ impl Check<'_> {
         }
     }
 
-    fn compare_indexes(&mut self, required: &[Sum]) -> Result<()> {
+    /// Compares each stand-alone index with the entries that the records require.
+    fn compare_indexes(&mut self, required: &[EntrySum]) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
         for (attribute, required) in layout.attributes.iter().zip(required) {
             if !attribute.kind.is_standalone() {
@@ -194,7 +194,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// No two records have the same value in an index with unique values.
+    /// Checks that no two records have the same value in an index with unique values.
     fn compare_unique(&mut self, dataset: &Handle) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
         for index in layout.unique_indexes() {
@@ -204,9 +204,18 @@ impl Check<'_> {
             }
             let holders = Holders::new(&self.name, layout, snapshot, &dataset.shared.group);
             let mut duplicates = Duplicates::new(holders, index);
-            let mut add = |value: &[u8], key: &[u8], seq| duplicates.add(value, key, seq);
-            let result = self.each_entry(index.attribute, &mut add);
-            let found = duplicates.finish(result);
+            let mut duplicate = None;
+            let result = self.each_entry(index.attribute, &mut |value, key, seq| {
+                if duplicate.is_none() {
+                    duplicate = duplicates.add(value, key, seq)?;
+                }
+                Ok(())
+            });
+            let found = match (duplicate, result) {
+                (Some(duplicate), _) => Ok(Some(duplicate)),
+                (None, Ok(())) => duplicates.finish(),
+                (None, Err(error)) => Err(error),
+            };
             match found {
                 Ok(None) => {}
                 Ok(Some(duplicate)) => self.report.errors.push(duplicate.to_string()),
@@ -219,8 +228,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The unfinished index of a change.
-    fn compare_build(&mut self, required: &Required) -> Result<()> {
+    /// Compares the unfinished index of a change, and the entries collected for it.
+    fn compare_build(&mut self, required: &RequiredEntries) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
         let Some(building) = &layout.building else {
             return Ok(());
@@ -230,7 +239,7 @@ impl Check<'_> {
         };
         let attribute = &building.attribute;
         let name = format!("the {} index of {}", attribute.kind, attribute.path);
-        let nothing = Known::nothing();
+        let nothing = KnownObsolete::nothing();
         let each = |visit: &mut VisitEntry<'_>| self.each_entry(attribute, visit);
         let found = current_entries(snapshot, layout, &nothing, each)?;
         self.compare(
@@ -250,14 +259,17 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Passes the entries of an index to `visit`.
     fn each_entry(&self, attribute: &Attribute, visit: &mut VisitEntry<'_>) -> Result<()> {
         let cost = self.snapshot.cost();
-        let looks = Looks::default();
-        let lookup = maintenance::lookup(self.layout, self.snapshot, &cost, &cost, looks);
+        let lookup =
+            maintenance::lookup(self.layout, self.snapshot, &cost, &cost, Looks::default());
         index::each_entry(&lookup, attribute, None, READAHEAD, visit)
     }
 
-    fn compare(&mut self, index: &str, required: Sum, found: &Found) {
+    /// Compares the entries of an index with the required ones. `index` begins the error text: the
+    /// name of the index, and "has".
+    fn compare(&mut self, index: &str, required: EntrySum, found: &FoundEntries) {
         if found.unknown > 0 {
             self.wrong(format!(
                 "{index} {} obsolete entries that the obsolete set does not contain",
@@ -280,18 +292,23 @@ impl Check<'_> {
     }
 }
 
-/// The expected contents of the indexes, for the records visited so far.
-struct Expect<'a> {
-    layout: &'a Layout,
-    gathered: &'a Gathered,
-    /// By attribute.
-    indexes: Vec<Sum>,
-    /// For an index under construction: entries of new writes, and collected entries.
-    written: Sum,
-    staged: Sum,
+/// Decodes a stored record.
+fn parse_record(stored: &[u8]) -> Result<RecordRef<'_>> {
+    RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))
 }
 
-impl Expect<'_> {
+/// The entries that the records visited so far require in the indexes.
+struct RecordEntries<'a> {
+    layout: &'a Layout,
+    gathered: &'a StagingProgress,
+    /// By attribute.
+    indexes: Vec<EntrySum>,
+    /// For an index under construction: entries of new writes, and collected entries.
+    written: EntrySum,
+    staged: EntrySum,
+}
+
+impl RecordEntries<'_> {
     /// Adds the record of a key.
     fn add(&mut self, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
         for (attribute, sum) in self.layout.attributes.iter().zip(&mut self.indexes) {
@@ -316,9 +333,8 @@ impl Expect<'_> {
     fn add_buffered(&mut self, ahead: &mut ReadAhead, snapshot: &Snapshot) -> Result<()> {
         ahead.fill(self.layout, snapshot, &snapshot.cost())?;
         while let Some(item) = ahead.pop() {
-            if let Some(record) = RecordRef::parse(&item.stored) {
-                self.add(&record, &item.key, item.seq);
-            }
+            let record = parse_record(&item.stored)?;
+            self.add(&record, &item.key, item.seq);
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Index entries, compared by sums: those that the records require, and those that an index has.
+//! Compares the entries that an index has with the entries that the records require, by sums.
 
 use esker_lsm::coding::Own;
 use esker_lsm::{Component, Expected, Kind, LookupOptions, Seq, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::obsolete::Known;
+use super::obsolete::KnownObsolete;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::{Attribute, VisitEntry};
@@ -12,21 +12,22 @@ use crate::index::{Attribute, VisitEntry};
 /// Read-ahead of scans.
 pub(super) const READAHEAD: usize = 256 << 10;
 
-/// The most index entries whose keys are looked up together.
-const BATCH: usize = 4096;
+/// The maximum number of index entries whose keys are looked up together.
+const MAX_BATCH: usize = 4096;
 
-/// The most bytes of these entries.
-const BATCH_BYTES: usize = 1 << 20;
+/// The maximum bytes of these entries.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// A sum over index entries that does not depend on their order: equal sets have equal sums;
 /// different sets have equal sums with a chance of 1 in 2^64.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(super) struct EntrySum {
     pub(super) index_entries: u64,
     hash: u64,
 }
 
-impl Sum {
+impl EntrySum {
+    /// Adds an index entry.
     pub(super) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
@@ -47,34 +48,39 @@ impl Sum {
     }
 }
 
-/// What is found of an index.
+/// The entries that an index has.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundEntries {
     /// The entries that the data confirms.
-    pub(super) current: Sum,
+    pub(super) current: EntrySum,
     /// The number of obsolete entries that the obsolete set should contain but does not.
     pub(super) unknown: u64,
 }
 
-/// Compares the index entries from `each` with the data.
+/// Compares the index entries from `each` with the data: an entry is current if the newest entry of
+/// its key in the data is the record that wrote it. Holds at most a batch of entries in memory.
 pub(super) fn current_entries(
     snapshot: &Snapshot,
     layout: &Layout,
-    known: &Known,
+    known: &KnownObsolete,
     each: impl FnOnce(&mut VisitEntry<'_>) -> Result<()>,
-) -> Result<Found> {
-    let mut check = Check {
+) -> Result<FoundEntries> {
+    let mut check = EntryCheck {
         snapshot,
         data: snapshot.components(layout.data),
         known,
         batch: Vec::new(),
         bytes: 0,
-        found: Found::default(),
+        found: FoundEntries::default(),
     };
     each(&mut |value, key, seq| {
         check.bytes += key.len() + value.len();
-        check.batch.push((key.to_vec(), seq, value.to_vec()));
-        if check.batch.len() < BATCH && check.bytes < BATCH_BYTES {
+        check.batch.push(IndexEntry {
+            key: key.to_vec(),
+            seq,
+            value: value.to_vec(),
+        });
+        if check.batch.len() < MAX_BATCH && check.bytes < MAX_BATCH_BYTES {
             return Ok(());
         }
         check.flush()
@@ -83,22 +89,32 @@ pub(super) fn current_entries(
     Ok(check.found)
 }
 
-struct Check<'a> {
-    snapshot: &'a Snapshot,
-    data: Vec<Component>,
-    known: &'a Known,
-    batch: Vec<(Vec<u8>, Seq, Vec<u8>)>,
-    bytes: usize,
-    found: Found,
+/// An index entry that is to be compared. Ordered by key.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct IndexEntry {
+    key: Vec<u8>,
+    seq: Seq,
+    value: Vec<u8>,
 }
 
-impl Check<'_> {
+/// The comparison of an index with the data.
+struct EntryCheck<'a> {
+    snapshot: &'a Snapshot,
+    data: Vec<Component>,
+    known: &'a KnownObsolete,
+    batch: Vec<IndexEntry>,
+    bytes: usize,
+    found: FoundEntries,
+}
+
+impl EntryCheck<'_> {
+    /// Compares the entries of the batch, by one lookup of their keys.
     fn flush(&mut self) -> Result<()> {
         self.batch.sort();
         let keys: Vec<&[u8]> = self
             .batch
             .iter()
-            .map(|(key, _, _)| key.as_slice())
+            .map(|entry| entry.key.as_slice())
             .collect();
         let (cost, options) = (self.snapshot.cost(), LookupOptions::default());
         let mut newest = vec![None; keys.len()];
@@ -108,7 +124,7 @@ impl Check<'_> {
             .visit_all(&mut |at, found| {
                 *newest.own_mut(at) = Some((found.seq, found.kind));
             })?;
-        for ((key, seq, value), newest) in self.batch.iter().zip(newest) {
+        for (IndexEntry { key, seq, value }, newest) in self.batch.iter().zip(newest) {
             if newest == Some((*seq, Kind::Put)) {
                 self.found.current.add(value, key, *seq);
             } else if self.known.misses(*seq, newest.map(|(newest, _)| newest)) {

@@ -3,19 +3,19 @@
 use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::entries::{READAHEAD, Sum};
+use super::entries::{EntrySum, READAHEAD};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::store::expiry_key;
 
 /// The records that expire.
 #[derive(Default)]
-pub(super) struct Expiring {
+pub(super) struct ExpiringRecords {
     seqs: SeqSet,
-    sum: Sum,
+    sum: EntrySum,
 }
 
-impl Expiring {
+impl ExpiringRecords {
     /// Adds a current record.
     pub(super) fn add(&mut self, stored: &[u8], key: &[u8], seq: Seq) {
         if let Some(expires) = RecordRef::expiry_of(stored) {
@@ -26,7 +26,7 @@ impl Expiring {
 
     /// The error in the expiry tree, if any. It may also have entries of replaced records.
     pub(super) fn finish(self, layout: &Layout, snapshot: &Snapshot) -> Result<Option<String>> {
-        let mut found = Sum::default();
+        let mut found = EntrySum::default();
         if let Some(tree) = layout.expiry {
             let mut cursor = snapshot.cursor(tree, READAHEAD);
             cursor.seek_first()?;
@@ -37,9 +37,9 @@ impl Expiring {
                 cursor.next()?;
             }
         }
-        let (wanted, there) = (self.sum.index_entries, found.index_entries);
+        let (expiring, entries) = (self.sum.index_entries, found.index_entries);
         Ok((found != self.sum).then(|| {
-            format!("{wanted} records expire, but the tree of expiry times has {there} entries for them, or entries with another time")
+            format!("{expiring} records expire, but the tree of expiry times has {entries} entries for them, or entries with another time")
         }))
     }
 }

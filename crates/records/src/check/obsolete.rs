@@ -10,10 +10,11 @@ use crate::error::Result;
 use crate::index::Attribute;
 use crate::maintenance;
 
+/// Read-ahead of scans.
 const READAHEAD: usize = 256 << 10;
 
 /// The obsolete set of a dataset, and how far it must be complete.
-pub(super) struct Known {
+pub(super) struct KnownObsolete {
     set: Option<Superseded>,
     /// For entries of stand-alone indexes.
     entries: Complete,
@@ -21,10 +22,11 @@ pub(super) struct Known {
     versions: Complete,
 }
 
-impl Known {
-    pub(super) fn new(layout: &Layout, set: Option<Superseded>) -> Known {
+impl KnownObsolete {
+    /// The obsolete set of a dataset; `None` if the dataset has none.
+    pub(super) fn new(layout: &Layout, set: Option<Superseded>) -> KnownObsolete {
         let coverage = Coverage::new(&layout.stored.settings, set.as_ref());
-        Known {
+        KnownObsolete {
             set,
             entries: coverage.of(Source::IndexEntries),
             versions: coverage.of(Source::DataVersions),
@@ -32,14 +34,15 @@ impl Known {
     }
 
     /// For an index under construction, which guarantees nothing.
-    pub(super) fn nothing() -> Known {
-        Known {
+    pub(super) fn nothing() -> KnownObsolete {
+        KnownObsolete {
             set: None,
             entries: Complete::UpTo(0),
             versions: Complete::UpTo(0),
         }
     }
 
+    /// True if the set contains the write `seq`.
     fn has(&self, seq: Seq) -> bool {
         self.set.as_ref().is_some_and(|set| set.contains(seq))
     }
@@ -56,47 +59,60 @@ impl Known {
 }
 
 /// Data derived from the records besides index entries, checked during a scan of the records.
-pub(super) struct Derived<'a> {
-    known: &'a Known,
+pub(super) struct DerivedData<'a> {
+    known: &'a KnownObsolete,
     snapshot: &'a Snapshot,
     keys: Option<TreeCursor>,
-    deleted: Vec<Deleted>,
-    replaced: Vec<Replaced<'a>>,
-    /// The number of the last visited version, and its values for each of `replaced`.
-    newer: (Seq, Vec<Vec<Vec<u8>>>),
-    wrong: Wrong,
+    deleted: Vec<WrittenKeys>,
+    replaced: Vec<ReplacedValues<'a>>,
+    newer: VisitedVersion,
+    wrong: ErrorCounts,
+}
+
+/// The last visited version of a key.
+#[derive(Default)]
+struct VisitedVersion {
+    seq: Seq,
+    /// Its values for each of [`DerivedData::replaced`].
+    values: Vec<Vec<Vec<u8>>>,
 }
 
 /// The number of errors of each type.
 #[derive(Default)]
-struct Wrong {
+struct ErrorCounts {
+    /// Keys that differ between the primary-key index and the data.
     keys: u64,
+    /// Current records in the obsolete set.
     hidden: u64,
+    /// Obsolete versions that the obsolete set must contain and does not.
     unknown: u64,
+    /// Keys that a tree of written keys lacks.
     deleted: u64,
+    /// Values that a tree of replaced values lacks.
     replaced: u64,
 }
 
 /// The tree of keys written since an index began: deleted-key maintenance.
-struct Deleted {
+struct WrittenKeys {
     tree: TreeId,
     /// The tree has all later writes.
     since: Seq,
 }
 
 /// The tree of values that writes replaced: range filters under eager maintenance.
-struct Replaced<'a> {
+struct ReplacedValues<'a> {
     tree: TreeId,
     attribute: &'a Attribute,
+    /// The tree has the values that later writes replaced.
     since: Seq,
 }
 
-impl<'a> Derived<'a> {
+impl<'a> DerivedData<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         layout: &'a Layout,
-        known: &'a Known,
-    ) -> Result<Derived<'a>> {
+        known: &'a KnownObsolete,
+    ) -> Result<DerivedData<'a>> {
         let mut keys = layout.keys.map(|tree| snapshot.cursor(tree, READAHEAD));
         if let Some(keys) = &mut keys {
             keys.seek_first()?;
@@ -109,25 +125,25 @@ impl<'a> Derived<'a> {
             let since = since(attribute);
             strategy
                 .keeps_written_keys()
-                .then_some(Deleted { tree, since })
+                .then_some(WrittenKeys { tree, since })
         });
         let replaced = layout.attributes.iter().filter_map(|attribute| {
             let tree = attribute.widened?;
             let since = since(attribute);
-            strategy.keeps_replaced_values().then_some(Replaced {
+            strategy.keeps_replaced_values().then_some(ReplacedValues {
                 tree,
                 attribute,
                 since,
             })
         });
-        Ok(Derived {
+        Ok(DerivedData {
             known,
             snapshot,
             keys,
             deleted: deleted.collect(),
             replaced: replaced.collect(),
-            newer: (0, Vec::new()),
-            wrong: Wrong::default(),
+            newer: VisitedVersion::default(),
+            wrong: ErrorCounts::default(),
         })
     }
 
@@ -138,7 +154,10 @@ impl<'a> Derived<'a> {
         seq: Seq,
         record: Option<&RecordRef<'_>>,
     ) -> Result<()> {
-        self.newer = (seq, self.values(record));
+        self.newer = VisitedVersion {
+            seq,
+            values: self.values(record),
+        };
         if record.is_none() {
             return Ok(());
         }
@@ -172,13 +191,14 @@ impl<'a> Derived<'a> {
         kind: Kind,
         record: Option<&RecordRef<'_>>,
     ) -> Result<()> {
-        let (by, new) = std::mem::take(&mut self.newer);
+        let newer = std::mem::take(&mut self.newer);
         let old = self.values(record);
         if kind == Kind::Put {
-            let must = self.known.versions.includes(by);
+            let must = self.known.versions.includes(newer.seq);
             self.wrong.unknown += u64::from(must && !self.known.has(seq));
         }
-        for ((replaced, old), new) in self.replaced.iter().zip(&old).zip(&new) {
+        debug_assert_eq!(newer.values.len(), old.len());
+        for ((replaced, old), new) in self.replaced.iter().zip(&old).zip(&newer.values) {
             for value in old.iter().filter(|value| !new.contains(value)) {
                 if seq > replaced.since {
                     let entry = self
@@ -188,12 +208,13 @@ impl<'a> Derived<'a> {
                 }
             }
         }
-        self.newer = (seq, old);
+        self.newer = VisitedVersion { seq, values: old };
         Ok(())
     }
 
+    /// The values of a version for each of `replaced`; none for a deletion.
     fn values(&self, record: Option<&RecordRef<'_>>) -> Vec<Vec<Vec<u8>>> {
-        let of = |replaced: &Replaced<'_>| {
+        let of = |replaced: &ReplacedValues<'_>| {
             let mut values = Vec::new();
             if let Some(record) = record {
                 replaced.attribute.any_value(record, |value| {

@@ -40,7 +40,7 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
     Ok(report)
 }
 
-/// Trees that belong to no dataset's definition.
+/// Errors for trees that belong to no dataset's definition.
 fn ownerless_trees(store: &Store) -> Vec<String> {
     let snapshot = store.group.snapshot();
     let version = snapshot.version();

@@ -19,10 +19,10 @@ impl Handle {
     ) -> Result<IndexChange> {
         self.shared.index_types.check(index.kind())?;
         let _claim = self.current.claim()?;
-        if index.said_type().is_some_and(Type::is_compound) {
+        if index.explicit_type().is_some_and(Type::is_compound) {
             self.add_compound(path, index, progress)
         } else {
-            self.add_claimed(path, index, progress)
+            self.add_under_claim(path, index, progress)
         }
     }
 
@@ -38,7 +38,7 @@ impl Handle {
         let fields = compound_paths(path)?;
         let mut declared = Vec::new();
         let made = match self.declare(&fields, &mut declared, progress) {
-            Ok(None) => self.add_claimed(path, index, progress),
+            Ok(None) => self.add_under_claim(path, index, progress),
             Ok(Some(stopped)) => return Ok(stopped),
             Err(error) => Err(error),
         };
@@ -49,32 +49,32 @@ impl Handle {
         made
     }
 
-    /// Declares the fields that are not declared, which are added to `declared`. Returns a change
-    /// that was stopped.
+    /// Declares those of `fields` that are not declared, and adds them to `declared`. Returns the
+    /// change that the progress callback stopped, if it stopped one.
     fn declare(
         &self,
         fields: &[Path],
         declared: &mut Vec<Path>,
         progress: &mut OnProgress<'_>,
     ) -> Result<Option<IndexChange>> {
-        // One that is begun already comes first.
+        // A declaration that is begun already comes first.
         let begun = self
             .layout()
             .building
             .as_ref()
-            .map(|b| b.attribute.path.clone());
+            .map(|building| building.attribute.path.clone());
         let (first, others): (Vec<&Path>, Vec<&Path>) = fields
             .iter()
             .partition(|field| begun.as_ref() == Some(*field));
         for field in first.into_iter().chain(others) {
             let layout = self.layout();
             let begun = layout.building.as_ref();
-            // `add_claimed` resumes an unfinished change of another path, or refuses.
+            // `add_under_claim` resumes an unfinished change of another path, or refuses.
             let is_other = begun.is_some_and(|begun| begun.attribute.path != *field);
             if is_other || layout.stored.attribute(field).is_some() {
                 continue;
             }
-            let change = self.add_claimed(field, Index::none(), progress)?;
+            let change = self.add_under_claim(field, Index::none(), progress)?;
             if !change.complete {
                 return Ok(Some(change));
             }

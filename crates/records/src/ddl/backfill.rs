@@ -1,6 +1,6 @@
 //! The backfill: it transfers the records older than a change. An index build collects their index
 //! entries; a migration of the maintenance strategy adds their keys to the primary-key index. Each
-//! of them is a [`Target`]; this file does the rest.
+//! of them is a [`BackfillTarget`]; this file does the rest.
 //!
 //! A change begins with one edit of the engine, whose last write is *since*: later writes maintain
 //! the old and the new structure. Then
@@ -16,13 +16,14 @@
 //! before anything that was read is installed. A target that installs data between rounds does so,
 //! too.
 //!
-//! A backfill can be stopped by its progress callback, and resumed from a [`Place`] if the target
-//! stores it.
+//! A backfill can be cancelled by its progress callback, and resumed from a [`BackfillPosition`] if
+//! the target stores it.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use esker_lsm::coding::Misplaced;
+use esker_lsm::{Cursor, EntryCursor, Kind, RunSink, Seq, TreeChange, TreeId};
 
 use crate::bodies::ReadAhead;
 use crate::catalog::Layout;
@@ -35,69 +36,93 @@ pub(super) const READAHEAD: usize = 256 << 10;
 /// The most records that are read with one snapshot.
 const ROUND: usize = 4096;
 
-/// Why a backfill stopped before its end.
-pub(super) enum Stop {
-    /// The progress callback stopped it.
-    Broke,
+/// Why a backfill ended before it was complete.
+pub(super) enum Aborted {
+    /// The progress callback cancelled it.
+    Cancelled,
     /// The existing records do not fit the attribute.
     Refused(Error),
+    /// A read or a write failed.
     Failed(Error),
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Failed(error)
+impl From<Error> for Aborted {
+    fn from(error: Error) -> Aborted {
+        Aborted::Failed(error)
     }
 }
 
-impl From<esker_lsm::Error> for Stop {
-    fn from(error: esker_lsm::Error) -> Stop {
-        Stop::Failed(error.into())
+impl From<Misplaced> for Aborted {
+    fn from(defect: Misplaced) -> Aborted {
+        Aborted::Failed(defect.into())
     }
 }
 
-pub(super) type Result<T> = std::result::Result<T, Stop>;
+impl From<esker_lsm::Error> for Aborted {
+    fn from(error: esker_lsm::Error) -> Aborted {
+        Aborted::Failed(error.into())
+    }
+}
+
+/// The result of a step of a backfill.
+pub(super) type Result<T> = std::result::Result<T, Aborted>;
 
 /// The phase of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(super) enum Phase {
     /// Reading the existing records.
     Reading,
     /// Writing the new structure.
     Writing,
 }
 
-/// Called with the phase, the amount done, and the approximate total.
-pub(super) type OnPass<'p> = dyn FnMut(Pass, u64, u64) -> ControlFlow<()> + 'p;
+/// Called with the phase, the amount done, and the approximate total; returns whether to continue.
+pub(super) type OnPhase<'p> = dyn FnMut(Phase, u64, u64) -> ControlFlow<()> + 'p;
 
 /// The position of a backfill in the records.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct BackfillPosition {
+    /// The number of records read.
     pub(super) records: u64,
     /// The key of the last record read; `None` at the beginning and at the end.
     pub(super) last: Option<Vec<u8>>,
+    /// All records were read.
     pub(super) complete: bool,
 }
 
 /// A version of a record older than the change.
-pub(super) struct Version<'v> {
+pub(super) struct RecordVersion<'v> {
+    /// The encoded primary key.
     pub(super) key: &'v [u8],
+    /// The number of its write.
     pub(super) seq: Seq,
+    /// The stored record; its head alone if the target does not need bodies.
     pub(super) stored: &'v [u8],
     /// False if another version has replaced it.
     pub(super) is_newest: bool,
 }
 
-/// Passes buffered records to the target, with their bodies.
-fn give(
+/// Moves the cursor to the first version behind all versions of the key `last`.
+fn seek_behind(cursor: &mut EntryCursor, last: Option<Vec<u8>>) -> esker_lsm::Result<()> {
+    match last {
+        Some(mut key) => {
+            key.push(0);
+            cursor.seek(&key, esker_lsm::MAX_SEQ)
+        }
+        None => cursor.seek_first(),
+    }
+}
+
+/// Passes the buffered records to the target, with their bodies.
+fn pass_buffered(
     ahead: &mut ReadAhead,
     layout: &Layout,
     snapshot: &esker_lsm::Snapshot,
-    target: &mut dyn Target,
+    target: &mut dyn BackfillTarget,
 ) -> Result<()> {
     ahead.fill(layout, snapshot, &esker_lsm::Cost::default())?;
     while let Some(item) = ahead.pop() {
-        target.take(&Version {
+        target.take(&RecordVersion {
             key: &item.key,
             seq: item.seq,
             stored: &item.stored,
@@ -108,33 +133,40 @@ fn give(
 }
 
 /// The receiver of the records. A closure is a target without work between rounds.
-pub(super) trait Target {
+pub(super) trait BackfillTarget {
     /// Receives the next version, ordered by key, then newest first.
-    fn take(&mut self, version: &Version<'_>) -> Result<()>;
+    fn take(&mut self, version: &RecordVersion<'_>) -> Result<()>;
 
-    /// Called after each round, with its position.
-    fn end_round(&mut self, _place: &Place) -> Result<()> {
+    /// Called after each round, with the position that it has reached.
+    fn end_round(&mut self, _position: &BackfillPosition) -> Result<()> {
         Ok(())
     }
 }
 
-impl<F: FnMut(&Version<'_>) -> Result<()>> Target for F {
-    fn take(&mut self, version: &Version<'_>) -> Result<()> {
+impl<F: FnMut(&RecordVersion<'_>) -> Result<()>> BackfillTarget for F {
+    fn take(&mut self, version: &RecordVersion<'_>) -> Result<()> {
         self(version)
     }
 }
 
+/// What a target needs of the records.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Needs {
+    /// Replaced versions, too.
+    pub(super) older_versions: bool,
+    /// Bodies that are stored apart from the heads.
+    pub(super) bodies: bool,
+}
+
+/// A backfill in progress.
 pub(super) struct Backfill<'b, 'p> {
     pub(super) dataset: &'b Handle,
     /// The data tree.
     data: TreeId,
     /// The last write before the change.
     since: Seq,
-    /// Whether the target needs older versions, too.
-    versions: bool,
-    /// Whether the target needs bodies that are stored apart.
-    pub(super) needs_bodies: bool,
-    progress: &'b mut OnPass<'p>,
+    needs: Needs,
+    progress: &'b mut OnPhase<'p>,
     /// The approximate number of records.
     total: u64,
     /// The last write that a round has seen.
@@ -142,65 +174,71 @@ pub(super) struct Backfill<'b, 'p> {
 }
 
 impl<'b, 'p> Backfill<'b, 'p> {
+    /// A backfill of the tree `data`, for a change whose first edit came after the write `since`.
     pub(super) fn new(
         dataset: &'b Handle,
         data: TreeId,
         since: Seq,
-        versions: bool,
-        progress: &'b mut OnPass<'p>,
+        needs: Needs,
+        progress: &'b mut OnPhase<'p>,
     ) -> Backfill<'b, 'p> {
         Backfill {
             dataset,
             data,
             since,
-            versions,
-            needs_bodies: false,
+            needs,
             progress,
             total: dataset.now().record_count(),
             seen: 0,
         }
     }
 
-    /// Reports the progress; an error if the callback stops the backfill.
-    pub(super) fn tell(&mut self, pass: Pass, done: u64, total: u64) -> Result<()> {
-        match (self.progress)(pass, done, total.max(done)) {
+    /// Reports the progress.
+    ///
+    /// # Errors
+    /// [`Aborted::Cancelled`] if the callback cancels the backfill.
+    pub(super) fn report(&mut self, phase: Phase, done: u64, total: u64) -> Result<()> {
+        match (self.progress)(phase, done, total.max(done)) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Stop::Broke),
+            ControlFlow::Break(()) => Err(Aborted::Cancelled),
         }
     }
 
-    /// As [`Backfill::tell`], for work with one unit per record.
-    pub(super) fn tell_records(&mut self, pass: Pass, done: u64) -> Result<()> {
-        self.tell(pass, done, self.total)
+    /// As [`Backfill::report`], for work with one unit per record.
+    pub(super) fn report_records(&mut self, phase: Phase, done: u64) -> Result<()> {
+        self.report(phase, done, self.total)
     }
 
-    /// Passes the records behind `place` to the target. Returns the position at the end.
-    pub(super) fn run(&mut self, mut place: Place, target: &mut dyn Target) -> Result<Place> {
-        while !place.complete {
-            self.round(&mut place, target)?;
-            target.end_round(&place)?;
-            self.tell_records(Pass::Reading, place.records)?;
+    /// Passes the records behind `position` to the target. Returns the position at the end.
+    pub(super) fn run(
+        &mut self,
+        mut position: BackfillPosition,
+        target: &mut dyn BackfillTarget,
+    ) -> Result<BackfillPosition> {
+        while !position.complete {
+            self.round(&mut position, target)?;
+            target.end_round(&position)?;
+            self.report_records(Phase::Reading, position.records)?;
         }
-        Ok(place)
+        Ok(position)
     }
 
-    /// Reads the next records, with one snapshot.
-    fn round(&mut self, place: &mut Place, target: &mut dyn Target) -> Result<()> {
+    /// Reads the next records, with one snapshot, and advances `position`.
+    fn round(
+        &mut self,
+        position: &mut BackfillPosition,
+        target: &mut dyn BackfillTarget,
+    ) -> Result<()> {
         let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND) as u64;
         let snapshot = group.snapshot();
         self.seen = self.seen.max(snapshot.seq());
         let mut cursor = snapshot.entries(self.data, READAHEAD);
-        let mut last = place.last.take();
-        match &mut last {
-            Some(key) => {
-                key.push(0);
-                cursor.seek(key, esker_lsm::MAX_SEQ)?;
-            }
-            None => cursor.seek_first()?,
-        }
+        seek_behind(&mut cursor, position.last.take())?;
+        // Not the key that was sought: that may be the next record's.
+        let mut last: Option<Vec<u8>> = None;
         let mut read = 0;
-        let layout = if self.needs_bodies {
+        let layout_with_bodies = if self.needs.bodies {
             Some(self.dataset.current.layout_in(snapshot.version()))
         } else {
             None
@@ -218,33 +256,34 @@ impl<'b, 'p> Backfill<'b, 'p> {
                 last.extend_from_slice(key);
                 read += u64::from(cursor.kind() == Kind::Put);
             }
-            let is_wanted = is_newest || self.versions;
-            let is_given = is_wanted && cursor.kind() == Kind::Put && seq <= self.since;
-            if let Some(layout) = &layout
-                && is_given
-            {
+            let is_wanted = is_newest || self.needs.older_versions;
+            let is_passed = is_wanted && cursor.kind() == Kind::Put && seq <= self.since;
+            match &layout_with_bodies {
+                _ if !is_passed => {}
                 // Such datasets keep one version of each record.
-                ahead.push(key, seq, cursor.value_slice());
-                if ahead.is_full() {
-                    give(&mut ahead, layout, &snapshot, target)?;
+                Some(layout) => {
+                    debug_assert!(is_newest, "a version of a record without its body");
+                    ahead.push(key, seq, cursor.value_slice());
+                    if ahead.is_full() {
+                        pass_buffered(&mut ahead, layout, &snapshot, target)?;
+                    }
                 }
-            } else if is_given {
-                target.take(&Version {
+                None => target.take(&RecordVersion {
                     key,
                     seq,
                     stored: cursor.value(),
                     is_newest,
-                })?;
+                })?,
             }
             cursor.next()?;
         }
-        if let Some(layout) = &layout {
-            give(&mut ahead, layout, &snapshot, target)?;
+        if let Some(layout) = &layout_with_bodies {
+            pass_buffered(&mut ahead, layout, &snapshot, target)?;
         }
         group.count(&cursor.cost());
-        place.records += read;
-        place.complete = !cursor.valid();
-        place.last = last.filter(|_| !place.complete);
+        position.records += read;
+        position.complete = !cursor.valid();
+        position.last = last.filter(|_| !position.complete);
         Ok(())
     }
 
@@ -258,21 +297,20 @@ impl<'b, 'p> Backfill<'b, 'p> {
     ) -> Result<()> {
         let group = &self.dataset.shared.group;
         let seen = Cell::new(self.seen);
-        let mut stop = None;
+        let mut aborted = None;
         let mut write = |sink: &mut RunSink<'_>| {
             if let Err(why) = write(self, sink) {
-                stop = Some(why);
-                return Err(esker_lsm::Error::Invalid(
-                    "the backfill has stopped".to_string(),
-                ));
+                aborted = Some(why);
+                // The engine discards the run, and returns this error.
+                return Err(esker_lsm::Error::Cancelled { deadline: false });
             }
             seen.set(self.seen);
             group.sync()
         };
         let result = group.ingest_oldest(tree, &mut write, &mut || Ok(change(seen.get())));
-        match (result, stop) {
+        match (result, aborted) {
             (Ok(_), _) => Ok(()),
-            (Err(_), Some(stop)) => Err(stop),
+            (Err(_), Some(aborted)) => Err(aborted),
             (Err(error), None) => Err(error.into()),
         }
     }

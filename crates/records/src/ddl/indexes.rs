@@ -19,7 +19,7 @@ use esker_model::definition::{
 use esker_model::schema::{Path, Type, infer, infer_time};
 use esker_model::tokens::Tokenizer;
 
-use super::backfill::{Backfill, Pass, Stop};
+use super::backfill::{Aborted, Backfill, Needs, Phase};
 use super::build::Build;
 use crate::bodies;
 use crate::catalog::{
@@ -101,42 +101,28 @@ impl IndexChange {
 }
 
 impl Handle {
-    /// Adds an index under the claim of the caller. The fields of a compound index are declared.
-    pub(super) fn add_claimed(
+    /// Adds an index; the caller holds the claim on changes of the dataset, and has declared the
+    /// fields of a compound index.
+    pub(super) fn add_under_claim(
         &self,
         path: &Path,
         index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
+        let (kind, ty, tokenizer) = (index.kind(), index.explicit_type(), index.tokens());
         let layout = self.layout();
         if is_resumed(&layout, path, kind, Some(&index))? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
-        if let Some(known) = known {
-            let differs = ty.filter(|ty| !known.def.ty.is_said_by(*ty));
-            if known.def.kind.is_indexed() {
-                let what = format!(
-                    "`{path}` has an index already, of kind {}; use `switch` to change it",
-                    known.def.kind
-                );
-                return Err(Error::exists(what));
-            }
-            if let Some(ty) = differs {
-                let declared = known.def.ty;
+        match known {
+            Some(known) => refuse_redeclared(known, kind, ty)?,
+            None if layout.attributes.len() >= MAX_INDEXES => {
                 return Err(Error::bad_input(format!(
-                    "`{path}` is declared as {declared}, not {ty}"
+                    "the dataset has {MAX_INDEXES} attributes, which is the limit"
                 )));
             }
-            if !kind.is_indexed() {
-                let what = format!("`{path}` is declared already, without an index");
-                return Err(Error::exists(what));
-            }
-        } else if layout.attributes.len() >= MAX_INDEXES {
-            return Err(Error::bad_input(format!(
-                "the dataset has {MAX_INDEXES} attributes, which is the limit"
-            )));
+            None => {}
         }
         let ty = match (ty, known) {
             (_, Some(known)) => known.def.ty,
@@ -217,7 +203,7 @@ impl Handle {
         {
             self.undo(&layout, building)?;
             return Ok(IndexChange {
-                to: before(&layout, building).unwrap_or(IndexKind::None),
+                to: kind_before(&layout, building).unwrap_or(IndexKind::None),
                 ..self.outcome(&layout, building, 0)
             });
         }
@@ -309,7 +295,6 @@ impl Handle {
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         esker_model::definition::check_place_and_time(path, ty, declared)?;
         esker_model::definition::check_fields(path, ty, declared)?;
-        let name = &self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
         let mut attribute = match known {
@@ -330,29 +315,11 @@ impl Handle {
             },
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
-        let mut created = Vec::new();
-        // A rebuilt filter keeps the tree of the filter before it.
-        let has_widened =
-            (layout.attributes.iter()).any(|a| a.id == attribute.id && a.widened.is_some());
-        if widens(&stored.settings, kind) && !has_widened {
-            let config = TreeConfig::new(Role::Widened, &stored.settings);
-            created.push((widened_tree(name, attribute.id), config.to_bytes()));
-        }
-        if kind.is_standalone() {
-            let tree = index_tree(name, attribute.id, attribute.tree);
-            let config = |role| TreeConfig::new(role, &stored.settings);
-            created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
-            created.push((staging_tree(name), config(Role::Staging).to_bytes()));
-            let deleted = deleted_tree(name, attribute.id);
-            let has_keys = known.is_some_and(|known| known.def.kind.is_standalone());
-            if maintenance::of(stored.settings.maintenance).keeps_written_keys() && !has_keys {
-                created.push((deleted, config(Role::Deleted).to_bytes()));
-            }
-        }
+        let created = self.trees_to_build(layout, &attribute);
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
-            // No flush and no compaction of the data tree is running; otherwise the engine calls
-            // this again after it.
+            // No flush and no compaction of the data tree is running. If one begins, the engine
+            // calls this closure again after it.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
             attribute.since = since;
@@ -371,6 +338,36 @@ impl Handle {
         Ok(())
     }
 
+    /// The trees that the build of the attribute's index needs and the dataset lacks: names and
+    /// configurations.
+    fn trees_to_build(
+        &self,
+        layout: &Layout,
+        attribute: &StoredAttribute,
+    ) -> Vec<(String, Vec<u8>)> {
+        let (name, kind) = (&self.name(), attribute.def.kind);
+        let settings = &layout.stored.settings;
+        let config = |role| TreeConfig::new(role, settings);
+        let old = layout.attributes.iter().find(|a| a.id == attribute.id);
+        let mut created = Vec::new();
+        // A rebuilt filter keeps the tree of the filter before it.
+        if widens(settings, kind) && old.is_none_or(|old| old.widened.is_none()) {
+            let tree = widened_tree(name, attribute.id);
+            created.push((tree, config(Role::Widened).to_bytes()));
+        }
+        if kind.is_standalone() {
+            let tree = index_tree(name, attribute.id, attribute.tree);
+            created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
+            created.push((staging_tree(name), config(Role::Staging).to_bytes()));
+            let has_keys = old.is_some_and(|old| old.kind.is_standalone());
+            if maintenance::of(settings.maintenance).keeps_written_keys() && !has_keys {
+                let tree = deleted_tree(name, attribute.id);
+                created.push((tree, config(Role::Deleted).to_bytes()));
+            }
+        }
+        created
+    }
+
     /// Completes the change that was begun.
     fn build(&self, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
         let layout = self.layout();
@@ -379,18 +376,19 @@ impl Handle {
                 "the unfinished index change no longer exists",
             ));
         };
-        let mut progress = |pass, done, total| {
-            let step = match pass {
-                Pass::Reading => IndexStep::Reading,
-                Pass::Writing => IndexStep::Writing,
+        let mut progress = |phase, done, total| {
+            let step = match phase {
+                Phase::Reading => IndexStep::Reading,
+                Phase::Writing => IndexStep::Writing,
             };
             progress(IndexProgress { step, done, total })
         };
-        let versions = layout.stored.settings.versions > 1;
-        let mut backfill =
-            Backfill::new(self, layout.data, building.since, versions, &mut progress);
-        // Heads suffice for an attribute that all records were stored with.
-        backfill.needs_bodies = !layout.stored.in_all_records(building.attribute.id);
+        let needs = Needs {
+            older_versions: layout.stored.settings.versions > 1,
+            // Heads suffice for an attribute that all records were stored with.
+            bodies: !layout.stored.in_all_records(building.attribute.id),
+        };
+        let backfill = Backfill::new(self, layout.data, building.since, needs, &mut progress);
         let mut build = Build {
             layout: &layout,
             building,
@@ -404,22 +402,23 @@ impl Handle {
         let outcome = self.outcome(&layout, building, build.records);
         match result {
             Ok(()) => Ok(outcome),
-            Err(Stop::Broke) => Ok(IndexChange {
+            Err(Aborted::Cancelled) => Ok(IndexChange {
                 complete: false,
                 ..outcome
             }),
-            Err(Stop::Refused(error)) => {
+            Err(Aborted::Refused(error)) => {
                 self.undo(&layout, building)?;
                 Err(error)
             }
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Aborted::Failed(error)) => Err(error),
         }
     }
 
+    /// The result of a complete change that has read `records` records.
     fn outcome(&self, layout: &Layout, building: &Building, records: u64) -> IndexChange {
         IndexChange {
             path: building.attribute.path.clone(),
-            from: before(layout, building),
+            from: kind_before(layout, building),
             to: building.attribute.kind,
             records,
             complete: true,
@@ -451,7 +450,11 @@ impl Handle {
     }
 }
 
-/// True if the requested change is the unfinished one; an error if another one is unfinished.
+/// True if the requested change is the unfinished one. `index` has what the caller requests beside
+/// the kind; `None` accepts anything.
+///
+/// # Errors
+/// [`Error::Busy`] if another change is unfinished.
 fn is_resumed(
     layout: &Layout,
     path: &Path,
@@ -463,12 +466,12 @@ fn is_resumed(
     };
     let def = &change.attribute.def;
     let fits = index.is_none_or(|index| {
-        let ty = index.said_type();
+        let ty = index.explicit_type();
         // An attribute that was declared as lenient stays so.
         let known = layout.stored.attribute(path);
         let is_lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
         is_lenient == def.lenient
-            && ty.is_none_or(|ty| def.ty.is_said_by(ty))
+            && ty.is_none_or(|ty| def.ty.is_allowed_by(ty))
             && index.tokens() == def.tokenizer
             && index.is_unique() == def.unique
     });
@@ -478,6 +481,32 @@ fn is_resumed(
     layout.refuse_unfinished().map(|()| false)
 }
 
+/// Refuses to add an index of this kind and type to an attribute that is declared already: it has
+/// an index, or another type, or none is requested.
+fn refuse_redeclared(known: &StoredAttribute, kind: IndexKind, ty: Option<Type>) -> Result<()> {
+    let (path, declared) = (&known.def.path, known.def.ty);
+    if known.def.kind.is_indexed() {
+        return Err(Error::exists(format!(
+            "`{path}` has an index already, of kind {}; use `switch` to change it",
+            known.def.kind
+        )));
+    }
+    if let Some(ty) = ty
+        && !declared.is_allowed_by(ty)
+    {
+        return Err(Error::bad_input(format!(
+            "`{path}` is declared as {declared}, not {ty}"
+        )));
+    }
+    if !kind.is_indexed() {
+        return Err(Error::exists(format!(
+            "`{path}` is declared already, without an index"
+        )));
+    }
+    Ok(())
+}
+
+/// The error for a path that is not an attribute.
 fn undeclared(layout: &Layout, path: &Path) -> Error {
     let paths: Vec<String> = layout
         .attributes
@@ -494,8 +523,8 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
     ))
 }
 
-/// The attribute's index type before the change.
-fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
+/// The attribute's index type before the change; `None` if the attribute was not declared.
+fn kind_before(layout: &Layout, building: &Building) -> Option<IndexKind> {
     let known = layout.attributes.get(building.place);
     known.filter(|_| !building.is_new).map(|known| known.kind)
 }

@@ -13,5 +13,5 @@ mod strategy;
 mod unique;
 
 pub use indexes::{IndexChange, IndexProgress, IndexStep};
-pub(crate) use strategy::Target;
+pub(crate) use strategy::MigrationTarget;
 pub use strategy::{MigrationProgress, MigrationReport, MigrationStep};

@@ -16,9 +16,9 @@
 use std::ops::ControlFlow;
 
 use esker_lsm::{Kind, RunSink, Seq, TreeChange, TreeId};
-use esker_model::definition::Maintenance;
+use esker_model::definition::{Maintenance, MaintenanceSettings};
 
-use super::backfill::{Backfill, Place, Stop, Version};
+use super::backfill::{Aborted, Backfill, BackfillPosition, Needs, RecordVersion};
 use crate::catalog::{
     Layout, Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree,
 };
@@ -72,16 +72,16 @@ pub struct MigrationReport {
     pub complete: bool,
 }
 
-/// The strategy to migrate to. It is decided when the change is claimed, so that it does not undo
-/// another one that has just ended.
+/// The strategy to migrate to. The strategy is decided when the migration has claimed the dataset,
+/// so that it does not undo another migration that has just ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
-    /// This one, until it is set again.
+pub(crate) enum MigrationTarget {
+    /// This strategy, until the program sets another one.
     Fixed(Maintenance),
-    /// The present one, or the first one that can be changed automatically, and automatic choices
-    /// from now on.
+    /// An automatic choice from now on. The present strategy stays for now, if an automatic choice
+    /// can replace it; otherwise the first automatic one takes its place.
     Auto,
-    /// The present one: an interrupted change is completed.
+    /// The present strategy: an interrupted migration to it is completed.
     Present,
     /// An automatic choice, which holds only if `present` is still the automatic one.
     Chosen {
@@ -90,17 +90,34 @@ pub(crate) enum Target {
     },
 }
 
-impl Target {
-    /// The strategy, and whether it is chosen automatically; `None` if a choice no longer holds.
-    fn of(self, present: Maintenance, auto: bool) -> Option<(Maintenance, bool)> {
+impl MigrationTarget {
+    /// The setting to migrate to from the setting `now`; `None` if an automatic choice no longer
+    /// holds.
+    fn resolve(self, now: Setting) -> Option<Setting> {
+        let automatic = |to| Setting {
+            strategy: to,
+            is_auto: true,
+        };
         match self {
-            Target::Fixed(to) => Some((to, false)),
-            Target::Auto if present.uses_keys() => Some((present, true)),
-            Target::Auto => Some((maintenance::cost::FIRST, true)),
-            Target::Present => Some((present, auto)),
-            Target::Chosen { present: of, to } => (auto && of == present).then_some((to, true)),
+            MigrationTarget::Fixed(to) => Some(Setting {
+                strategy: to,
+                is_auto: false,
+            }),
+            MigrationTarget::Auto if now.strategy.uses_keys() => Some(automatic(now.strategy)),
+            MigrationTarget::Auto => Some(automatic(maintenance::cost::FIRST)),
+            MigrationTarget::Present => Some(now),
+            MigrationTarget::Chosen { present, to } => {
+                (now == automatic(present)).then_some(automatic(to))
+            }
         }
     }
+}
+
+/// A strategy, and whether it is chosen automatically.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Setting {
+    strategy: Maintenance,
+    is_auto: bool,
 }
 
 impl Handle {
@@ -110,39 +127,43 @@ impl Handle {
         maintenance: Maintenance,
         progress: &mut OnMigration<'_>,
     ) -> Result<MigrationReport> {
-        let target = Target::Fixed(maintenance);
+        let target = MigrationTarget::Fixed(maintenance);
         self.migrate(target, &RepairOptions::default(), progress)
     }
 
     /// See [`crate::Dataset::set_auto`].
     pub(crate) fn set_auto(&self, progress: &mut OnMigration<'_>) -> Result<MigrationReport> {
-        self.migrate(Target::Auto, &RepairOptions::default(), progress)
+        self.migrate(MigrationTarget::Auto, &RepairOptions::default(), progress)
     }
 
     /// Changes the strategy to `target` and completes the change, with a repair if one is needed.
     /// A strategy that is in force already is only completed.
     pub(crate) fn migrate(
         &self,
-        target: Target,
+        target: MigrationTarget,
         repair: &RepairOptions,
         progress: &mut OnMigration<'_>,
     ) -> Result<MigrationReport> {
         let claim = self.current.claim()?;
         let layout = self.layout();
         let settings = &layout.stored.settings;
-        let Some((to, auto)) = target.of(settings.maintenance, settings.auto) else {
+        let now = Setting {
+            strategy: settings.maintenance,
+            is_auto: settings.auto,
+        };
+        let Some(to) = target.resolve(now) else {
             return Err(self.current.busy());
         };
         let mut report = MigrationReport {
-            from: settings.maintenance,
-            to,
+            from: now.strategy,
+            to: to.strategy,
             keys: 0,
             repair: None,
             complete: true,
         };
-        if to != settings.maintenance || auto != settings.auto {
+        if to != now {
             layout.refuse_unfinished()?;
-            self.begin_migration(&layout, to, auto)?;
+            self.begin_migration(&layout, to)?;
         }
         let layout = self.layout();
         match (layout.stored.settings.keys_after, layout.keys_written) {
@@ -191,68 +212,71 @@ impl Handle {
     }
 
     /// The first step: from here on writes follow the new strategy.
-    fn begin_migration(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
+    fn begin_migration(&self, layout: &Layout, to: Setting) -> Result<()> {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
-        let from = stored.settings.maintenance;
-        let converged = self.converged();
-        let set_was_complete =
-            converged.is_some_and(|set| set.of(Source::IndexEntries).is_always());
-        stored.settings.maintenance = to;
-        stored.settings.auto = auto;
+        let is_other = stored.settings.maintenance != to.strategy;
+        let set_was_complete = self
+            .converged()
+            .is_some_and(|set| set.of(Source::IndexEntries).is_always());
+        stored.settings.maintenance = to.strategy;
+        stored.settings.auto = to.is_auto;
         stored.def().validate()?;
         let mut since = 0;
         group.change_trees(&mut |last| {
             let mut change = TreeChange::default();
-            if from != to {
+            if is_other {
                 since = last;
                 stored.settings.since = last;
-                if !to.uses_keys() {
+                if !to.strategy.uses_keys() {
                     stored.settings.keys_after = None;
                 } else if layout.keys_written.is_none() {
                     stored.settings.keys_after = Some(last);
                 }
-                let config = |role| TreeConfig::new(role, &stored.settings);
-                if to.uses_keys() && layout.keys_written.is_none() {
-                    let keys = config(Role::Keys).incomplete();
-                    change
-                        .created
-                        .push((keys_tree(&self.name()), keys.to_bytes()));
-                }
-                if layout.superseded.is_none() {
-                    let tree = superseded_tree(&self.name());
-                    change
-                        .created
-                        .push((tree, config(Role::Superseded).to_bytes()));
-                }
-                let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
-                for attribute in standalone.filter(|_| maintenance::of(to).keeps_written_keys()) {
-                    let tree = deleted_tree(&self.name(), attribute.id);
-                    change
-                        .created
-                        .push((tree, config(Role::Deleted).to_bytes()));
-                }
-                let filters = layout.attributes.iter();
-                for attribute in filters.filter(|a| widens(&stored.settings, a.kind)) {
-                    let tree = widened_tree(&self.name(), attribute.id);
-                    change
-                        .created
-                        .push((tree, config(Role::Widened).to_bytes()));
-                }
-                let attributes = layout.attributes.iter();
-                let deleted = attributes.flat_map(|a| a.deleted.into_iter().chain(a.widened));
-                let keys = layout.keys_written.filter(|_| !to.uses_keys());
-                change.dropped = deleted.chain(keys).collect();
+                change = self.trees_of_migration(layout, &stored.settings);
             }
             change.configured.push((layout.data, stored.to_bytes()));
             Ok(change)
         })?;
         match layout.superseded {
             // The set is complete: it has everything that was replaced up to `since`.
-            Some(tree) if set_was_complete && from != to => {
+            Some(tree) if set_was_complete && is_other => {
                 Ok(group.supersede(tree, &mut std::iter::empty(), Some(since))?)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The trees that a migration to the strategy in `settings` creates and drops.
+    fn trees_of_migration(&self, layout: &Layout, settings: &MaintenanceSettings) -> TreeChange {
+        let (name, to) = (&self.name(), settings.maintenance);
+        let config = |role| TreeConfig::new(role, settings);
+        let mut created = Vec::new();
+        if to.uses_keys() && layout.keys_written.is_none() {
+            let keys = config(Role::Keys).incomplete();
+            created.push((keys_tree(name), keys.to_bytes()));
+        }
+        if layout.superseded.is_none() {
+            created.push((superseded_tree(name), config(Role::Superseded).to_bytes()));
+        }
+        if maintenance::of(to).keeps_written_keys() {
+            for attribute in layout.attributes.iter().filter(|a| a.tree.is_some()) {
+                let tree = deleted_tree(name, attribute.id);
+                created.push((tree, config(Role::Deleted).to_bytes()));
+            }
+        }
+        let attributes = layout.attributes.iter();
+        for filter in attributes.filter(|a| widens(settings, a.kind)) {
+            let tree = widened_tree(name, filter.id);
+            created.push((tree, config(Role::Widened).to_bytes()));
+        }
+        let attributes = layout.attributes.iter();
+        let of_old = attributes.flat_map(|a| a.deleted.into_iter().chain(a.widened));
+        let keys = layout.keys_written.filter(|_| !to.uses_keys());
+        TreeChange {
+            created,
+            dropped: of_old.chain(keys).collect(),
+            ..TreeChange::default()
         }
     }
 
@@ -273,16 +297,18 @@ impl Handle {
             let step = MigrationStep::Keys;
             progress(MigrationProgress { step, done, total })
         };
-        let mut backfill = Backfill::new(self, layout.data, after, false, &mut progress);
+        let mut backfill = Backfill::new(self, layout.data, after, Needs::default(), &mut progress);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
             // Later writes are in the index already. If one replaced a record before the scan
             // reached it, the index lacks the replaced write.
-            let mut add = |version: &Version<'_>| {
+            let mut add = |version: &RecordVersion<'_>| {
                 keys += 1;
                 Ok(sink(version.key, version.seq, Kind::Put, &[])?)
             };
-            backfill.run(Place::default(), &mut add).map(drop)
+            backfill
+                .run(BackfillPosition::default(), &mut add)
+                .map(drop)
         };
         // A repair by key cannot find a replacement that the scan missed, so the dataset converges
         // only when the watermark reaches the last round of the scan.
@@ -296,9 +322,8 @@ impl Handle {
         };
         match backfill.install(tree, &mut write, &mut change) {
             Ok(()) => Ok(Some(keys)),
-            Err(Stop::Broke) => Ok(None),
-            Err(Stop::Refused(error)) => Err(error),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Aborted::Cancelled) => Ok(None),
+            Err(Aborted::Refused(error) | Aborted::Failed(error)) => Err(error),
         }
     }
 }
@@ -310,15 +335,26 @@ mod tests {
     #[test]
     fn a_choice_does_not_undo_another_change() {
         let (old, new) = (Maintenance::Validation, Maintenance::MutableBitmap);
-        let chosen = Target::Chosen {
+        let fixed = |strategy| Setting {
+            strategy,
+            is_auto: false,
+        };
+        let auto = |strategy| Setting {
+            strategy,
+            is_auto: true,
+        };
+        let chosen = MigrationTarget::Chosen {
             present: old,
             to: new,
         };
-        assert_eq!(chosen.of(old, true), Some((new, true)));
-        assert_eq!(chosen.of(old, false), None);
-        assert_eq!(chosen.of(new, true), None);
-        assert_eq!(Target::Present.of(new, true), Some((new, true)));
-        assert_eq!(Target::Auto.of(new, false), Some((new, true)));
-        assert_eq!(Target::Fixed(old).of(new, true), Some((old, false)));
+        assert_eq!(chosen.resolve(auto(old)), Some(auto(new)));
+        assert_eq!(chosen.resolve(fixed(old)), None);
+        assert_eq!(chosen.resolve(auto(new)), None);
+        let present = MigrationTarget::Present;
+        assert_eq!(present.resolve(auto(new)), Some(auto(new)));
+        let to_auto = MigrationTarget::Auto;
+        assert_eq!(to_auto.resolve(fixed(new)), Some(auto(new)));
+        let to_old = MigrationTarget::Fixed(old);
+        assert_eq!(to_old.resolve(auto(new)), Some(fixed(old)));
     }
 }

@@ -6,41 +6,36 @@
 //! that exist by now, between two earlier records or an earlier and a later one. If there are none,
 //! the index is installed; otherwise the build is undone.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{TreeChange, TreeId};
 
-use super::backfill::{Pass, READAHEAD, Result, Stop};
+use super::backfill::{Aborted, Phase, READAHEAD, Result};
 use super::build::Build;
 use crate::catalog::UniqueIndex;
 use crate::error::Error;
 use crate::index::staging::each_staged;
-use crate::index::{self, Looks};
+use crate::index::{Bounds, InOrder, Looks};
 use crate::maintenance;
 use crate::write::{Duplicates, Holders};
 
-/// Values of later records between two checks for cancellation.
-const VALUES: u64 = 256;
+/// Entries of the index's tree that are read between two reports of progress.
+const ENTRIES_PER_REPORT: u64 = 256;
 
 impl Build<'_, '_> {
-    /// Makes the values of the index unique, if they were not before; [`Stop::Refused`] if two
-    /// records have the same. `staging` has the entries of all earlier records.
+    /// Makes the values of the index unique, if they were not before. `staging` has the entries of
+    /// all earlier records.
+    ///
+    /// # Errors
+    /// [`Aborted::Refused`] if two records have the same value.
     pub(super) fn make_unique(&mut self, staging: TreeId) -> Result<()> {
         if !self.building.becomes_unique {
             return Ok(());
         }
         let dataset = self.backfill.dataset;
         if !self.building.gathered {
-            let mut stored = self.layout.stored.clone();
-            if let Some(change) = &mut stored.change {
-                change.gathered = true;
-            }
-            dataset.shared.group.change_trees(&mut |_| {
-                Ok(TreeChange {
-                    configured: vec![(self.layout.data, stored.to_bytes())],
-                    ..TreeChange::default()
-                })
-            })?;
+            self.note_gathered()?;
         }
-        self.backfill.tell_records(Pass::Reading, self.records)?;
+        self.backfill.report_records(Phase::Reading, self.records)?;
         let (name, group) = (dataset.name(), &dataset.shared.group);
         // `latest` includes writes that still wait for their sync.
         let snapshot = group.latest();
@@ -55,34 +50,51 @@ impl Build<'_, '_> {
         let holders = Holders::new(&name, &layout, &snapshot, group);
         let mut duplicates = Duplicates::new(holders, index);
         // Among the earlier records.
-        let mut add = |value: &[u8], key: &[u8], seq| duplicates.add(value, key, seq);
-        let result = each_staged(&snapshot, staging, attribute, None, READAHEAD, &mut add);
-        refuse(duplicates.finish(result)?)?;
+        let mut add = |value: &[u8], key: &[u8], seq| refuse(duplicates.add(value, key, seq)?);
+        each_staged(&snapshot, staging, attribute, None, READAHEAD, &mut add)?;
+        refuse(duplicates.finish()?)?;
         // Among the later ones, and between both.
         let cost = snapshot.cost();
         let lookup = maintenance::lookup(&layout, &snapshot, &cost, &cost, Looks::default());
-        let (mut values, mut broke) = (0, false);
-        let mut visit = |value: &[u8], _: &[u8], _| {
-            if values % VALUES == 0 {
-                broke = (self.backfill)
-                    .tell_records(Pass::Reading, self.records)
-                    .is_err();
+        let all: Bounds = (Vec::new(), None);
+        let mut entries = InOrder::within(&lookup, attribute, false, READAHEAD, &all)?;
+        for read in 0_u64.. {
+            if read % ENTRIES_PER_REPORT == 0 {
+                self.backfill.report_records(Phase::Reading, self.records)?;
             }
-            values += 1;
-            if broke {
-                return Err(Error::bad_input("broken off"));
+            let mut duplicate = None;
+            let step = entries.step(&mut |value, _, _| {
+                if duplicate.is_none() {
+                    duplicate = duplicates.add_all_of(value)?;
+                }
+                Ok(())
+            })?;
+            refuse(duplicate)?;
+            if step.is_break() {
+                break;
             }
-            duplicates.add_all_of(value)
-        };
-        let result = index::each_entry(&lookup, attribute, None, READAHEAD, &mut visit);
-        if broke {
-            return Err(Stop::Broke);
         }
-        refuse(duplicates.finish(result)?)
+        Ok(())
+    }
+
+    /// Notes in the definition that the staging tree has the entries of all earlier records: from
+    /// now on commits search it, too.
+    fn note_gathered(&self) -> Result<()> {
+        let mut stored = self.layout.stored.clone();
+        let change = stored.change.as_mut().ok_or_else(Misplaced::here)?;
+        change.gathered = true;
+        let group = &self.backfill.dataset.shared.group;
+        group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(self.layout.data, stored.to_bytes())],
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(())
     }
 }
 
 /// A duplicate refuses the change; the build has not failed.
 fn refuse(duplicate: Option<Error>) -> Result<()> {
-    duplicate.map_or(Ok(()), |error| Err(Stop::Refused(error)))
+    duplicate.map_or(Ok(()), |error| Err(Aborted::Refused(error)))
 }

@@ -25,20 +25,24 @@ pub trait Build {
 }
 
 /// Collects index entries in posting lists, and writes each full piece.
-pub(super) struct Lists<W> {
+pub(super) struct ListBuilder<W> {
     /// The size of a full piece, in bytes.
     full: usize,
     /// The value whose list is being written.
     value: Vec<u8>,
+    /// The unfinished piece.
     list: PostingWriter,
+    /// The number of its newest posting.
     newest: Seq,
+    /// A buffer for the encoded piece.
     out: Vec<u8>,
     write: W,
 }
 
-/// Writes a piece of a list. Its newest posting is the write `newest`. The pieces of a value arrive
-/// in sequence.
+/// Writes the pieces of posting lists. The pieces of a value arrive one after the other, newest
+/// postings first.
 pub(super) trait WritePiece {
+    /// Writes a piece of the list of `value`. Its newest posting is the write `newest`.
     fn write(
         &mut self,
         value: &[u8],
@@ -48,9 +52,10 @@ pub(super) trait WritePiece {
     ) -> esker_lsm::Result<()>;
 }
 
-impl<W: WritePiece> Lists<W> {
-    pub(super) fn new(full: usize, write: W) -> Lists<W> {
-        Lists {
+impl<W: WritePiece> ListBuilder<W> {
+    /// A builder of pieces of about `full` bytes.
+    pub(super) fn new(full: usize, write: W) -> ListBuilder<W> {
+        ListBuilder {
             full,
             value: Vec::new(),
             list: PostingWriter::new(),
@@ -61,7 +66,7 @@ impl<W: WritePiece> Lists<W> {
     }
 }
 
-impl<W: WritePiece> Build for Lists<W> {
+impl<W: WritePiece> Build for ListBuilder<W> {
     fn add(
         &mut self,
         value: &[u8],

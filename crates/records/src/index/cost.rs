@@ -10,14 +10,14 @@ use serde::Serialize;
 /// The number of records in a lookup whose cost is [`Figures::lookup`].
 const FIRST_ROWS: f64 = 10.0;
 
-/// Reading a record together with its neighbours.
-const PASSING: f64 = 0.9;
+/// Microseconds to read a record together with its neighbours.
+const READ_WITH_NEIGHBOURS: f64 = 0.9;
 
-/// Finding the first records of a range by the zone maps of blocks.
-const BLOCKS_OF_A_RANGE: f64 = 40.0;
+/// Microseconds to find the first records of a range by the zone maps of blocks.
+const FIND_RANGE_BY_BLOCKS: f64 = 40.0;
 
-/// Probing the filters of the blocks of a million records.
-const FILTERS: f64 = 2000.0;
+/// Microseconds to probe the filters of the blocks of a million records.
+const PROBE_FILTERS_PER_MILLION: f64 = 2000.0;
 
 /// The use of an attribute, as shares of all operations of the dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -67,44 +67,23 @@ pub enum Access {
     Entries,
 }
 
-/// The costs of an index kind.
+/// The costs of an index kind, in microseconds of CPU time, and its size.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    access: Access,
+    /// How queries reach the records.
+    pub access: Access,
     /// Put of one value, beyond a put without indexes.
-    pub(crate) write: f64,
+    pub write: f64,
     /// Lookup of the newest ten of a value.
-    lookup: f64,
+    pub lookup: f64,
     /// Each further record, fetched and sorted. The types differ little: lists must be decoded and
     /// merged, entries by recency are almost sorted, entries by key lie in the order of the
     /// records.
-    row: f64,
+    pub row: f64,
     /// Each further entry of a value that a query with a limit must read.
-    entry: f64,
+    pub entry: f64,
     /// Bytes on disk, in per cent of the data's.
-    pub(crate) bytes: f64,
-}
-
-impl Figures {
-    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of
-    /// the newest ten of a value, each further record, each further entry of the value where there
-    /// is a limit; and bytes on disk in per cent of the data's.
-    pub const fn new(
-        access: Access,
-        write: f64,
-        lookup: f64,
-        row: f64,
-        entry: f64,
-        bytes: f64,
-    ) -> Figures {
-        Figures {
-            access,
-            write,
-            lookup,
-            row,
-            entry,
-            bytes,
-        }
-    }
+    pub bytes: f64,
 }
 
 impl Figures {
@@ -125,7 +104,8 @@ impl Figures {
         if queries <= 0.0 {
             return 0.0;
         }
-        let both = |cost: &dyn Fn(Option<f64>) -> f64| {
+        // With and without a limit, in the workload's proportions.
+        let mean = |cost: &dyn Fn(Option<f64>) -> f64| {
             let limited = work.limited.clamp(0.0, 1.0);
             let mut sum = 0.0;
             if limited > 0.0 {
@@ -136,36 +116,40 @@ impl Figures {
             }
             sum
         };
-        let lookups = both(&|limit| self.lookup_cost(limit, profile));
-        let ranges = both(&|limit| self.range_cost(limit, work.range_rows, profile));
+        let lookups = mean(&|limit| self.lookup_cost(limit, profile));
+        let ranges = mean(&|limit| self.range_cost(limit, work.range_rows, profile));
         (work.lookups * lookups + work.ranges * ranges) / queries
     }
 
+    /// The cost of a query for one value of the attribute, in microseconds.
     fn lookup_cost(&self, limit: Option<f64>, profile: &AttributeProfile) -> f64 {
         let matches = profile.matches();
         let rows = limit.map_or(matches, |limit| limit.min(matches));
         let searched = match self.access {
-            Access::Everything => return PASSING * profile.records,
-            Access::FilteredBlocks => FILTERS * profile.records / 1e6 * profile.kept(),
+            Access::Everything => return READ_WITH_NEIGHBOURS * profile.records,
+            Access::FilteredBlocks => {
+                PROBE_FILTERS_PER_MILLION * profile.records / 1e6 * profile.kept()
+            }
             Access::MappedBlocks | Access::Entries => 0.0,
         };
         let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
         self.lookup + searched + self.row * (rows - FIRST_ROWS).max(0.0) + entries
     }
 
+    /// The cost of a query for a range with `range_rows` records, in microseconds.
     fn range_cost(&self, limit: Option<f64>, range_rows: f64, profile: &AttributeProfile) -> f64 {
         let matches = range_rows.min(profile.records);
         let rows = limit.map_or(matches, |limit| limit.min(matches));
         match self.access {
-            Access::Everything => PASSING * profile.records,
+            Access::Everything => READ_WITH_NEIGHBOURS * profile.records,
             Access::FilteredBlocks | Access::MappedBlocks => {
                 // Fingerprints do not help with ranges: both types use zone maps.
                 let read = (profile.records * profile.kept()).max(rows);
-                BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
+                FIND_RANGE_BY_BLOCKS + READ_WITH_NEIGHBOURS * (read - FIRST_ROWS).max(0.0)
             }
             Access::Entries => {
                 // Records of near values that lie side by side are read together.
-                let row = PASSING + (self.row - PASSING) * profile.kept();
+                let row = READ_WITH_NEIGHBOURS + (self.row - READ_WITH_NEIGHBOURS) * profile.kept();
                 let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
                 self.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
             }

@@ -1,5 +1,7 @@
-//! All index entries of an index, or those in a range.
+//! A walk over all current index entries of an index's tree, or those in a range, and the split of
+//! an entry of the tree into index entries.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, Kind, Seq};
 use esker_model::range::Range;
 
@@ -45,14 +47,14 @@ pub(crate) fn each_entry<E: VisitError>(
         cursor.within(&lo, hi.as_deref());
         cursor.seek_first()?;
         while cursor.valid() {
-            let newest = last_key.as_deref() != Some(cursor.key());
-            if newest {
+            let is_newest = last_key.as_deref() != Some(cursor.key());
+            if is_newest {
                 let last_key = last_key.get_or_insert_default();
                 last_key.clear();
                 last_key.extend_from_slice(cursor.key());
             }
             // Only the newest put of a key counts; operands are pieces of one list.
-            if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
+            if cursor.kind() == Kind::Operand || (is_newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
                 E::adapt(
                     |visit| index_entries(attribute, key, seq, value, visit),
@@ -66,7 +68,7 @@ pub(crate) fn each_entry<E: VisitError>(
     Ok(())
 }
 
-/// The index entries in an entry of the tree, without cancellations.
+/// Visits the index entries in an entry of the tree, without cancellations.
 pub(super) fn index_entries(
     attribute: &Attribute,
     entry_key: &[u8],
@@ -84,8 +86,8 @@ pub(super) fn index_entries(
     all_entries(attribute, entry_key, seq, entry_value, &mut put)
 }
 
-/// The index entries in an entry of the tree: value, key, sequence number, and whether it cancels
-/// an older one.
+/// Visits the index entries in an entry of the tree: value, key, sequence number, and whether the
+/// index entry cancels an older one.
 fn all_entries(
     attribute: &Attribute,
     entry_key: &[u8],
@@ -93,9 +95,7 @@ fn all_entries(
     entry_value: &[u8],
     visit: &mut VisitPosting<'_>,
 ) -> Result<()> {
-    let Some(index) = attribute.index() else {
-        return Ok(());
-    };
+    let index = attribute.index().ok_or_else(Misplaced::here)?;
     let Some((value, rest)) = index.split(attribute.ty, entry_key) else {
         return Err(Error::damaged(format!(
             "index of {}: malformed key",

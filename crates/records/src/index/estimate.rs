@@ -1,5 +1,6 @@
 //! Estimates how many candidates an index with its own tree has for a range: how many records its
-//! entries represent.
+//! entries represent. The numbers come from the metadata of tables, from samples of keys, and from
+//! at most one data block.
 
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::read::Scattered;
@@ -18,9 +19,9 @@ use esker_model::schema::Value;
 const KEY: u32 = 0;
 
 /// Extracts the keys of a tree of points: a sample of them shows how many lie in an area.
-pub(super) struct Keys;
+pub(super) struct PointKeys;
 
-impl Extractor for Keys {
+impl Extractor for PointKeys {
     fn ids(&self) -> &[u32] {
         &[KEY]
     }
@@ -36,13 +37,13 @@ impl Extractor for Keys {
 
 /// The position of values in the keys of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum ValuePosition {
     /// The key is the value.
-    Alone,
+    WholeKey,
     /// The value, then the key of a record.
-    BeforeKeys,
+    BeforeRecordKey,
     /// The value, then a number.
-    BeforeNumbers,
+    BeforeNumber,
 }
 
 /// Entries that each represent one record.
@@ -60,7 +61,7 @@ impl Count for Postings {
         if kind == Kind::Delete {
             return units;
         }
-        // A query that reads the list reports the damage.
+        // Only an estimate: a query that reads the list reports the damage.
         let Ok(list) = PostingList::parse(value, seq) else {
             return units;
         };
@@ -123,12 +124,13 @@ impl Lookup<'_> {
             .approximate_where(tree, &ranges, meets, cost)?)
     }
 
-    /// Estimates how many candidates the tree of an attribute has for a range of values.
+    /// Estimates how many candidates the tree of an attribute has for a range of values. `position`
+    /// is that of values in its keys, and `count` counts the records that an entry represents.
     pub(super) fn estimate(
         &self,
         attribute: &Attribute,
         range: &Range,
-        keys: Values,
+        position: ValuePosition,
         count: &dyn Count,
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
@@ -138,18 +140,19 @@ impl Lookup<'_> {
             Some(key) => self.snapshot.rank(self.data, key, self.data_cost),
             None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
         };
-        let knows = point.is_some() && keys == Values::BeforeKeys;
+        let shows_distribution = point.is_some() && position == ValuePosition::BeforeRecordKey;
         let sought = Sought {
             lo: &lo,
             hi: hi.as_deref(),
-            key: point.filter(|_| keys == Values::Alone),
-            part: knows.then_some(&part),
+            key: point.filter(|_| position == ValuePosition::WholeKey),
+            part: shows_distribution.then_some(&part),
             is_one: point.is_some(),
         };
         self.estimate_where(attribute, sought, count, &|_| true)
     }
 
-    /// As `estimate`, in the tables for which `meets` is true.
+    /// Estimates how many candidates lie in the sought part of the attribute's tree, in the tables
+    /// for which `meets` is true.
     pub(super) fn estimate_where(
         &self,
         attribute: &Attribute,

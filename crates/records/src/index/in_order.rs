@@ -1,4 +1,8 @@
 //! The index entries of a stand-alone index in the order of their values, from either end.
+//!
+//! Of the puts of one key of the tree only the newest counts. Going forward it comes first; going
+//! backward it comes last, so a put is held back until the key changes. Operands of a key are
+//! pieces of one list, and all count.
 
 use std::ops::ControlFlow;
 
@@ -22,11 +26,13 @@ pub(crate) struct InOrder<'a> {
     cursor: EntryCursor,
     is_backward: bool,
     has_begun: bool,
-    /// The put of the last key that may be its newest: going backward, a newer one may follow.
+    /// The newest put so far of the current key: going backward, a newer one may follow.
     put: Option<Put>,
+    /// The current key of the tree; empty at the beginning.
     key: Vec<u8>,
 }
 
+/// An entry of the tree that is a put or a deletion.
 struct Put {
     key: Vec<u8>,
     seq: Seq,
@@ -35,7 +41,8 @@ struct Put {
 }
 
 impl<'a> InOrder<'a> {
-    /// Without the stand-in for values that have no encoding.
+    /// A walk over all values, except for the stand-in for values that have no encoding
+    /// ([`other`]).
     pub(crate) fn new(
         lookup: &'a Lookup<'a>,
         attribute: &'a Attribute,
@@ -47,8 +54,8 @@ impl<'a> InOrder<'a> {
         InOrder::within(lookup, attribute, is_backward, readahead, &bounds)
     }
 
-    /// True if one of the entries of the stand-in for values that have no encoding counts:
-    /// `counts` gets its key and number. True also for types without a stand-in.
+    /// True if `counts` accepts one of the entries of the stand-in for values that have no
+    /// encoding, by its key and number. True also for types without a stand-in.
     pub(crate) fn any_other(
         lookup: &Lookup<'_>,
         attribute: &Attribute,
@@ -60,7 +67,7 @@ impl<'a> InOrder<'a> {
         InOrder::any_within(lookup, attribute, &(stand_in.to_vec(), None), counts)
     }
 
-    /// True if one of the entries with values in the bounds counts.
+    /// True if `counts` accepts one of the entries with values in the bounds.
     pub(crate) fn any_within(
         lookup: &Lookup<'_>,
         attribute: &Attribute,
@@ -81,7 +88,7 @@ impl<'a> InOrder<'a> {
         Ok(has_any)
     }
 
-    /// Entries whose values lie in the bounds, which begin and end between values.
+    /// A walk over the entries whose values lie in the bounds, which begin and end between values.
     pub(crate) fn within(
         lookup: &'a Lookup<'a>,
         attribute: &'a Attribute,
@@ -113,8 +120,8 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    /// Visits the index entries of the next entry of the tree, none of it cancelled there; breaks
-    /// at the end.
+    /// Advances to the next entry of the tree, and visits index entries that are complete by then:
+    /// those of this entry, or of the put held back. Skips cancellations. Breaks at the end.
     #[inline]
     pub(crate) fn step(&mut self, visit: &mut VisitEntry<'_>) -> Result<ControlFlow<()>> {
         self.advance()?;
@@ -151,19 +158,22 @@ impl<'a> InOrder<'a> {
         !self.key.is_empty()
     }
 
+    /// Moves the cursor in the walk's direction.
     fn advance(&mut self) -> Result<()> {
-        match (
-            std::mem::replace(&mut self.has_begun, true),
-            self.is_backward,
-        ) {
-            (false, false) => self.cursor.seek_first()?,
-            (false, true) => self.cursor.seek_last()?,
-            (true, false) => self.cursor.next()?,
-            (true, true) => self.cursor.prev()?,
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        if !has_begun && self.is_backward {
+            self.cursor.seek_last()?;
+        } else if !has_begun {
+            self.cursor.seek_first()?;
+        } else if self.is_backward {
+            self.cursor.prev()?;
+        } else {
+            self.cursor.next()?;
         }
         Ok(())
     }
 
+    /// Visits the index entries of the put that was held back, unless it is a deletion.
     fn take_put(&mut self, visit: &mut VisitEntry<'_>) -> Result<()> {
         match self.put.take() {
             Some(put) if put.kind == Kind::Put => {

@@ -1,4 +1,6 @@
-//! An index type: the trait that each implements, and what its methods work with.
+//! The trait that each index type implements, and the types of its methods: an attribute with its
+//! index, index entries, the writes of a batch, changes that are left to the commit, and ranges and
+//! entries of an index's tree.
 
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use esker_model::query::Attribute as Declared;
 use esker_model::range::Range;
 use esker_model::schema::{Type, Value};
 
-use super::best::Best;
+use super::best_candidates::BestCandidates;
 use super::build::Build;
 use super::cost::{AttributeProfile, Figures, Workload};
 use super::lookup::Lookup;
@@ -19,11 +21,11 @@ use crate::error::{Error, Result};
 
 /// The writes that an entry of a tree represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Tells {
-    /// An entry represents the write with its sequence number.
+pub enum EntryWrites {
+    /// The write with the sequence number of the entry.
     One,
-    /// An entry represents that write and older ones: a list.
-    Older,
+    /// That write and older ones: the entry is a list.
+    OneAndOlder,
 }
 
 /// An attribute of a dataset with its index, according to one definition.
@@ -92,7 +94,7 @@ impl Attribute {
     }
 }
 
-/// "The record of `key` has `value`."
+/// An index entry: it states that the record of `key` has `value`.
 #[derive(Clone, Copy)]
 pub struct IndexEntry<'a> {
     /// The attribute that has the value.
@@ -113,9 +115,11 @@ impl IndexEntry<'_> {
 /// The index writes of a batch of records.
 #[derive(Default)]
 pub struct Writes {
+    /// The batch of the engine.
     pub(crate) batch: Batch,
     /// Changes that depend on the state of an index, and are computed at the commit.
-    pub(crate) deferred: Vec<Deferred>,
+    pub(crate) deferred: Vec<DeferredChange>,
+    /// A buffer for the key or the value of an entry.
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -146,17 +150,30 @@ impl Writes {
         Ok(self.batch.also(kind, tree, key, value)?)
     }
 
-    /// Leaves the addition or cancellation of an index entry to the commit, where the index
-    /// computes what to write ([`IndexType::prepare`]).
+    /// Leaves the addition of an index entry to the commit, where the index computes what to write
+    /// ([`IndexType::prepare`]).
     ///
     /// # Errors
     /// If the index has no tree.
-    pub fn defer(&mut self, index_entry: IndexEntry<'_>, cancels: bool) -> Result<()> {
+    pub fn defer_add(&mut self, index_entry: IndexEntry<'_>) -> Result<()> {
+        self.defer(index_entry, false)
+    }
+
+    /// As [`Writes::defer_add`], for the cancellation of an index entry.
+    ///
+    /// # Errors
+    /// If the index has no tree.
+    pub fn defer_cancel(&mut self, index_entry: IndexEntry<'_>) -> Result<()> {
+        self.defer(index_entry, true)
+    }
+
+    /// Leaves the addition or the cancellation of an index entry to the commit.
+    fn defer(&mut self, index_entry: IndexEntry<'_>, cancels: bool) -> Result<()> {
         let attribute = index_entry.attribute;
         let tree = attribute.index_tree()?;
         let index = attribute.index.clone();
         let index = index.ok_or_else(Misplaced::here)?;
-        self.deferred.push(Deferred {
+        self.deferred.push(DeferredChange {
             index,
             tree,
             is_being_built: attribute.incomplete,
@@ -169,21 +186,23 @@ impl Writes {
         Ok(())
     }
 
-    /// Lets the indexes read what their deferred changes depend on.
+    /// Lets the indexes read the state that their deferred changes depend on.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn prepare(&self, snapshot: &Snapshot) -> Result<Vec<Box<dyn Completion>>> {
         let of_trees = by_tree(&self.deferred);
         let mut prepared = Vec::with_capacity(of_trees.len());
         for changes in of_trees {
-            if let Some(first) = changes.first() {
-                prepared.push(first.index.prepare(&changes, snapshot)?);
-            }
+            let first = changes.first().ok_or_else(Misplaced::here)?;
+            prepared.push(first.index.prepare(&changes, snapshot)?);
         }
         Ok(prepared)
     }
 
-    /// Adds to `batch` what the deferred changes write, given what [`Writes::prepare`] returned,
-    /// and the sequence numbers from the first write to the last one of the batch. Called under
-    /// the writer lock.
+    /// Adds to `batch` the entries of the deferred changes. `prepared` is the result of
+    /// [`Writes::prepare`]; `seqs` are the sequence numbers from the first write to the last one of
+    /// the batch. Called under the writer lock.
     pub(crate) fn complete(
         &self,
         prepared: &[Box<dyn Completion>],
@@ -191,12 +210,15 @@ impl Writes {
         seqs: &RangeInclusive<Seq>,
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
-        for (changes, completion) in by_tree(&self.deferred).iter().zip(prepared) {
+        let of_trees = by_tree(&self.deferred);
+        debug_assert_eq!(of_trees.len(), prepared.len());
+        for (changes, completion) in of_trees.iter().zip(prepared) {
             completion.complete(changes, batch, seqs.clone(), snapshot)?;
         }
         Ok(())
     }
 
+    /// The state to which [`Writes::rewind`] returns.
     pub(crate) fn savepoint(&self) -> WritesSavepoint {
         WritesSavepoint {
             batch: self.batch.savepoint(),
@@ -204,11 +226,13 @@ impl Writes {
         }
     }
 
+    /// Removes the writes that were added since the savepoint.
     pub(crate) fn rewind(&mut self, savepoint: WritesSavepoint) {
         self.batch.rewind(savepoint.batch);
         self.deferred.truncate(savepoint.deferred);
     }
 
+    /// Removes all writes.
     pub(crate) fn clear(&mut self) {
         self.batch.clear();
         self.deferred.clear();
@@ -223,10 +247,10 @@ pub(crate) struct WritesSavepoint {
 }
 
 /// The changes of each tree, in the order in which they were made.
-fn by_tree(changes: &[Deferred]) -> Vec<Vec<&Deferred>> {
-    let mut trees: Vec<Vec<&Deferred>> = Vec::new();
+fn by_tree(changes: &[DeferredChange]) -> Vec<Vec<&DeferredChange>> {
+    let mut trees: Vec<Vec<&DeferredChange>> = Vec::new();
     for change in changes {
-        let same = |of_tree: &&mut Vec<&Deferred>| {
+        let same = |of_tree: &&mut Vec<&DeferredChange>| {
             of_tree
                 .first()
                 .is_some_and(|first| first.tree == change.tree)
@@ -240,7 +264,7 @@ fn by_tree(changes: &[Deferred]) -> Vec<Vec<&Deferred>> {
 }
 
 /// A change to an index that depends on the state of the index at the commit.
-pub struct Deferred {
+pub struct DeferredChange {
     index: Arc<dyn IndexType>,
     /// The tree of the index.
     pub tree: TreeId,
@@ -258,18 +282,18 @@ pub struct Deferred {
     pub ordinal: u32,
 }
 
-/// What an index has read for its deferred changes ([`IndexType::prepare`]).
+/// The state that an index has read for its deferred changes ([`IndexType::prepare`]).
 pub trait Completion {
-    /// Adds to `batch` what the changes write to their tree. `seqs` are the sequence numbers from
-    /// that of ordinal 0 to the last one of the batch. Called under the writer lock: it must read
-    /// only memory.
+    /// Adds to `batch` the entries that the changes write to their tree. `seqs` are the sequence
+    /// numbers from that of ordinal 0 to the last one of the batch. Called under the writer lock:
+    /// it must read only memory.
     ///
     /// # Errors
     /// [`EngineError::Conflict`](esker_lsm::Error::Conflict) if the state of the index has changed
-    /// since, and must be read again; then the whole is repeated.
+    /// since [`IndexType::prepare`], which is then repeated.
     fn complete(
         &self,
-        changes: &[&Deferred],
+        changes: &[&DeferredChange],
         batch: &mut Batch,
         seqs: RangeInclusive<Seq>,
         snapshot: &Snapshot,
@@ -313,9 +337,13 @@ pub trait IndexType: Send + Sync {
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
     /// Cancels an older index entry that is known to be obsolete.
     fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
-    /// Reads what the deferred changes of one of its trees ([`Writes::defer`]) depend on, for
-    /// their completion at the commit. Only for types that defer.
-    fn prepare(&self, _changes: &[&Deferred], _snapshot: &Snapshot) -> Result<Box<dyn Completion>> {
+    /// Reads the state that the deferred changes of one of its trees ([`Writes::defer_add`]) depend
+    /// on, for their completion at the commit. Only for types that defer.
+    fn prepare(
+        &self,
+        _changes: &[&DeferredChange],
+        _snapshot: &Snapshot,
+    ) -> Result<Box<dyn Completion>> {
         Err(Error::Unsupported(
             "this index type has no changes that are completed at the commit".to_string(),
         ))
@@ -328,7 +356,7 @@ pub trait IndexType: Send + Sync {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()>;
     /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most
     /// one data block.
@@ -382,7 +410,7 @@ pub trait IndexType: Send + Sync {
     /// What an entry of its tree represents, if each posting is in one component of the tree only
     /// and the tree's keys begin with the encoded value. Then the entries of a value can be
     /// counted component by component.
-    fn adds_up(&self) -> Option<Tells> {
+    fn counts_by_component(&self) -> Option<EntryWrites> {
         None
     }
 
@@ -403,7 +431,7 @@ pub trait IndexType: Send + Sync {
         None
     }
 
-    /// How its tree is compacted, given the policy of the dataset's other trees.
+    /// The compaction policy of its tree, given the policy of the dataset's other trees.
     fn merging(&self, of_dataset: Merging) -> Merging {
         of_dataset
     }
@@ -436,7 +464,7 @@ pub trait IndexType: Send + Sync {
     }
 
     /// True if a query scans all records that the summaries admit, and so returns each record once,
-    /// in its newest version: the records themselves are the index entries.
+    /// in its newest version. The records themselves are then the index entries.
     fn is_filtered_scan(&self) -> bool {
         false
     }

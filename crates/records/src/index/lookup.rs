@@ -1,4 +1,5 @@
-//! The context of a lookup in an index.
+//! The context of a lookup in an index: the snapshot, the trees beside that of the index, the rule
+//! of range filters, and the costs.
 
 pub(crate) use esker_lsm::read::estimate::Looks;
 use esker_lsm::synopsis::ValueRange;
@@ -29,8 +30,9 @@ pub struct Lookup<'a> {
     /// How a range filter determines which versions are current.
     pub(crate) filter_rule: FilterRule,
     pub(crate) snapshot: &'a Snapshot,
-    /// Cost of reads in the data tree, and in the index tree.
+    /// Cost of reads in the data tree.
     pub(crate) data_cost: &'a Cost,
+    /// Cost of reads in the index tree.
     pub(crate) index_cost: &'a Cost,
     /// Data blocks that may be read for an estimate. None, unless the planner compares.
     pub(crate) looks: Looks,
@@ -42,7 +44,8 @@ impl Lookup<'_> {
         self.snapshot
     }
 
-    /// Counts the reads of the index, and cancels them.
+    /// Counts the reads of the index, and tells them when to stop
+    /// ([`Cost::check`](esker_lsm::Cost::check)).
     pub fn cost(&self) -> &Cost {
         self.index_cost
     }

@@ -1,46 +1,47 @@
 //! The index types. A type defines how index entries (value, key, sequence number) are stored and
-//! found. Whether an entry is current is decided by the query pipeline, in the same way for all
-//! types. Index types know the engine and the model; nothing of datasets or queries.
+//! found. The query pipeline decides whether an entry is current, in the same way for all types.
+//! Index types depend on the engine and the model, not on datasets or queries.
 //!
 //! Other crates add types by implementing [`IndexType`] (`crate::extension::index`).
 
-mod best;
+pub(crate) mod all_entries;
+mod best_candidates;
+mod bounded_set;
 mod build;
 pub(crate) mod cost;
 mod each;
 mod estimate;
-pub(crate) mod every;
 mod in_order;
 mod kind;
 mod kinds;
 mod lookup;
-mod passing;
 mod posting_merge;
 mod purge;
 mod queue;
 mod ranked;
-mod seen;
 pub(crate) mod staging;
+mod summary_estimate;
 mod types;
 mod walk;
 mod walk_end;
 
-pub use best::Best;
-pub(crate) use best::{Among, Candidate, Origin, Window};
+pub use best_candidates::BestCandidates;
+pub(crate) use best_candidates::{Candidate, Origin, SoughtWrites, Window};
 pub use build::Build;
 pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
 pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
 pub(crate) use in_order::{Bounds, InOrder};
-pub use kind::Tells;
+pub use kind::EntryWrites;
 pub use kind::{
-    Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,
+    Attribute, Completion, DeferredChange, Entry, IndexEntry, IndexType, TreeRange, VisitPosting,
+    Writes,
 };
 pub(crate) use kind::{VisitEntry, WritesSavepoint};
 pub(crate) use kinds::{
-    Take, box_of, each_match, each_placed, each_point, is_filtered_scan, of as built_in,
-    stands_for_record,
+    MatchVisitor, box_of, each_match, each_point, each_record_in_area, is_filtered_scan,
+    of as built_in, stands_for_record,
 };
 pub use lookup::Lookup;
 pub(crate) use lookup::{FilterRule, Looks};

@@ -7,9 +7,10 @@ use esker_lsm::merge::{
 };
 use esker_model::posting::{PostingList, PostingWriter};
 
-pub(super) struct Purge;
+/// Makes a [`PostingFilter`] for each compaction of a tree of posting lists.
+pub(super) struct PostingFilterFactory;
 
-impl CompactionFilterFactory for Purge {
+impl CompactionFilterFactory for PostingFilterFactory {
     fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(PostingFilter(obsolete.clone()))
     }
@@ -60,8 +61,9 @@ impl CompactionFilter for PostingFilter {
     }
 }
 
-/// The list without obsolete postings; `None` if it has none, or is malformed. Cancellations stay:
-/// readers skip them, and without them compactions would keep the postings that they cancel.
+/// The list without obsolete postings; `None` if it has no obsolete posting, or is malformed.
+/// Cancellations stay: readers skip them, and without them compactions would keep the postings that
+/// they cancel.
 fn without(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();

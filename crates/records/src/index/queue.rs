@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use esker_lsm::Seq;
 
-use super::best::Best;
+use super::best_candidates::BestCandidates;
 use super::ranked::Ranked;
 
 /// The units of a search, best first, each with the best rank that it can contain. The search ends
@@ -13,13 +13,14 @@ use super::ranked::Ranked;
 pub(super) struct Queue<T>(BinaryHeap<Reverse<Ranked<T>>>);
 
 impl<T> Queue<T> {
+    /// An empty queue.
     pub(super) fn new() -> Queue<T> {
         Queue(BinaryHeap::new())
     }
 
     /// Queues a unit whose sequence numbers lie between two bounds, unless `best` would keep none
     /// of them.
-    pub(super) fn push(&mut self, (min, max): (Seq, Seq), item: T, best: &mut Best) {
+    pub(super) fn push(&mut self, (min, max): (Seq, Seq), item: T, best: &mut BestCandidates) {
         if best.admits_span(min, max) {
             let rank = best.order().best_rank(min, max);
             self.0.push(Reverse(Ranked { rank, item }));
@@ -30,7 +31,7 @@ impl<T> Queue<T> {
 
     /// Takes the best unit; `None` if the queue is empty, or no unit can contain a better
     /// candidate.
-    pub(super) fn pop(&mut self, best: &mut Best) -> Option<Ranked<T>> {
+    pub(super) fn pop(&mut self, best: &mut BestCandidates) -> Option<Ranked<T>> {
         let Reverse(head) = self.0.pop()?;
         if best.is_beyond(head.rank) {
             best.note_skipped();
@@ -52,12 +53,12 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::best::Window;
+    use super::super::best_candidates::Window;
     use super::*;
     use esker_model::query::Recency;
 
-    fn best(order: Recency, after: Option<Seq>) -> Best {
-        Best::new(Window {
+    fn best(order: Recency, after: Option<Seq>) -> BestCandidates {
+        BestCandidates::new(Window {
             order,
             after,
             want: 2,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! staging tree, key       value
-//! 00                      progress of the collection: see `Gathered`
+//! 00                      progress of the collection: see `StagingProgress`
 //! 01 head key             sequence numbers (8 bytes each, big-endian),    types built by key
 //!                         newest first: one per version with the value
 //! 01 head inverted key    empty; `inverted` is the number complemented   types built by age
@@ -16,19 +16,21 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use esker_lsm::coding::{Own, Reader, put_bytes, put_varint};
+use esker_lsm::coding::{Misplaced, Own, Reader, put_bytes, put_varint};
 use esker_lsm::{Cost, Cursor, Kind, RunSink, Seq, Snapshot, TreeId};
 use esker_model::range::after_prefix;
 
-use super::kind::{Attribute, IndexType, VisitEntry};
+use super::kind::{Attribute, IndexType};
 use crate::error::{Error, Result};
 
-const GATHERED: u8 = 0;
-const FACT: u8 = 1;
+/// The key of the progress.
+const PROGRESS: u8 = 0;
+/// The first byte of the keys of index entries.
+const ENTRY: u8 = 1;
 
 /// The progress of collecting index entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Gathered {
+pub(crate) struct StagingProgress {
     /// Pieces in the staging tree. They use the sequence numbers from 1 on.
     pub(crate) pieces: Seq,
     /// Records read, and index entries found in them.
@@ -40,17 +42,17 @@ pub(crate) struct Gathered {
     pub(crate) last: Vec<u8>,
 }
 
-impl Gathered {
+impl StagingProgress {
     /// Reads the progress from the staging tree.
-    pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<Gathered> {
-        let found = snapshot.get(staging, &[GATHERED], &Cost::default())?;
+    pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<StagingProgress> {
+        let found = snapshot.get(staging, &[PROGRESS], &Cost::default())?;
         let Some(found) = found else {
-            return Ok(Gathered::default());
+            return Ok(StagingProgress::default());
         };
         let mut input = Reader::new(&found.value);
         let mut number = || input.varint().ok_or_else(malformed);
         let (records, index_entries, complete) = (number()?, number()?, number()? == 1);
-        Ok(Gathered {
+        Ok(StagingProgress {
             pieces: found.seq,
             records,
             index_entries,
@@ -59,6 +61,7 @@ impl Gathered {
         })
     }
 
+    /// The value under the key [`PROGRESS`].
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.records);
@@ -69,23 +72,34 @@ impl Gathered {
     }
 }
 
+/// The error for a malformed staging tree.
 fn malformed() -> Error {
     Error::damaged("the entries of an index that is being built are malformed")
 }
 
 /// Index entries that are sorted together.
-pub(crate) struct Piece {
+pub(crate) struct StagedPiece {
     index: Option<Arc<dyn IndexType>>,
+    /// [`IndexType::is_built_by_key`].
     by_key: bool,
+    /// The keys of all entries, concatenated.
     bytes: Vec<u8>,
-    /// Start and end of each entry's key in `bytes`, and the entry's number.
-    entries: Vec<(usize, usize, Seq)>,
+    entries: Vec<PieceEntry>,
 }
 
-impl Piece {
+/// An entry of a piece.
+struct PieceEntry {
+    /// The entry's key in the bytes of the piece.
+    start: usize,
+    end: usize,
+    /// The number of the record's write.
+    seq: Seq,
+}
+
+impl StagedPiece {
     /// An empty piece for the index of this attribute.
-    pub(crate) fn new(attribute: &Attribute) -> Piece {
-        Piece {
+    pub(crate) fn new(attribute: &Attribute) -> StagedPiece {
+        StagedPiece {
             by_key: attribute.index().is_some_and(IndexType::is_built_by_key),
             index: attribute.index.clone(),
             bytes: Vec::new(),
@@ -93,9 +107,10 @@ impl Piece {
         }
     }
 
+    /// Adds the index entry of the value and the key of a record, which is the write `seq`.
     pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
         let start = self.bytes.len();
-        self.bytes.push(FACT);
+        self.bytes.push(ENTRY);
         match &self.index {
             Some(index) => index.head(value, &mut self.bytes),
             None => self.bytes.extend_from_slice(value),
@@ -104,66 +119,74 @@ impl Piece {
             self.bytes.extend_from_slice(&(!seq).to_be_bytes());
         }
         self.bytes.extend_from_slice(key);
-        self.entries.push((start, self.bytes.len(), seq));
+        let end = self.bytes.len();
+        self.entries.push(PieceEntry { start, end, seq });
     }
 
-    /// Its size in memory.
+    /// Its size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.entries.len() * size_of::<(usize, usize, Seq)>()
+        self.bytes.len() + self.entries.len() * size_of::<PieceEntry>()
     }
 
     /// Writes the progress and then the piece, sorted.
     pub(crate) fn write(
         &mut self,
-        gathered: &Gathered,
+        progress: &StagingProgress,
         sink: &mut RunSink<'_>,
     ) -> esker_lsm::Result<()> {
         let bytes = &self.bytes;
-        let key = |entry: &(usize, usize, Seq)| bytes.own(entry.0..entry.1);
+        let key = |entry: &PieceEntry| bytes.own(entry.start..entry.end);
         self.entries
-            .sort_unstable_by(|a, b| (key(a), Reverse(a.2)).cmp(&(key(b), Reverse(b.2))));
-        let piece = gathered.pieces;
-        sink(&[GATHERED], piece, Kind::Put, &gathered.encode())?;
+            .sort_unstable_by(|a, b| (key(a), Reverse(a.seq)).cmp(&(key(b), Reverse(b.seq))));
+        let piece = progress.pieces;
+        sink(&[PROGRESS], piece, Kind::Put, &progress.encode())?;
         let mut value = Vec::new();
         for same in self.entries.chunk_by(|a, b| key(a) == key(b)) {
             value.clear();
             if self.by_key {
                 same.iter()
-                    .for_each(|entry| value.extend_from_slice(&entry.2.to_be_bytes()));
+                    .for_each(|entry| value.extend_from_slice(&entry.seq.to_be_bytes()));
             }
-            if let Some(entry) = same.first() {
-                sink(key(entry), piece, Kind::Put, &value)?;
-            }
+            let newest = same.first().ok_or_else(Misplaced::here)?;
+            sink(key(newest), piece, Kind::Put, &value)?;
         }
         Ok(())
     }
 
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
     }
 }
 
-/// Visits each collected index entry, or those of a value: value, key, sequence number. The order
-/// is by value, then by key or from the newest to the oldest, as the index type requires.
-pub(crate) fn each_staged(
+/// Receives value, key and sequence number of an index entry; an error ends the walk.
+type VisitStaged<'v, E> = dyn FnMut(&[u8], &[u8], Seq) -> std::result::Result<(), E> + 'v;
+
+/// Visits each collected index entry, or those of the value `only`: value, key, sequence number.
+/// The order is by value, then by key or from the newest to the oldest, as the index type requires.
+///
+/// # Errors
+/// Any read error, and any error of `visit`.
+pub(crate) fn each_staged<E: From<Error> + From<esker_lsm::Error>>(
     snapshot: &Snapshot,
     staging: TreeId,
     attribute: &Attribute,
-    of: Option<&[u8]>,
+    only: Option<&[u8]>,
     readahead: usize,
-    visit: &mut VisitEntry<'_>,
-) -> Result<()> {
+    visit: &mut VisitStaged<'_, E>,
+) -> std::result::Result<(), E> {
     let index = attribute.index().ok_or_else(malformed)?;
     let by_key = index.is_built_by_key();
     let mut cursor = snapshot.cursor(staging, readahead);
-    let mut begin = vec![FACT];
-    if let Some(value) = of {
+    let mut begin = vec![ENTRY];
+    if let Some(value) = only {
         index.head(value, &mut begin);
     }
     cursor.within(&begin, after_prefix(&begin).as_deref());
     cursor.seek_first()?;
     while cursor.valid() {
+        // Keys in these bounds begin with `ENTRY`.
         let index_entry = cursor.key().get(1..).unwrap_or(&[]);
         let (value, rest) = index
             .split(attribute.ty, index_entry)
@@ -171,7 +194,7 @@ pub(crate) fn each_staged(
         if by_key {
             let (numbers, left) = cursor.value().as_chunks();
             if numbers.is_empty() || !left.is_empty() {
-                return Err(malformed());
+                return Err(malformed().into());
             }
             for seq in numbers {
                 visit(value, rest, Seq::from_be_bytes(*seq))?;

@@ -22,7 +22,7 @@ impl IndexTypes {
         IndexTypes::default()
     }
 
-    /// Adds a type under its name, which definitions and files have, so that it must never change.
+    /// Adds a type under its name. Definitions and files contain the name, so it must never change.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the name is taken, or is not 3 to 32 lower-case letters, digits and
@@ -40,7 +40,8 @@ impl IndexTypes {
         Ok(IndexTypes(Arc::new(all)))
     }
 
-    /// The type of a kind; `None` for [`IndexKind::None`] and for types that are not there.
+    /// The type of a kind; `None` for [`IndexKind::None`], and for types of other crates that the
+    /// store was opened without.
     pub(crate) fn of(&self, kind: IndexKind) -> Option<Arc<dyn IndexType>> {
         match kind {
             IndexKind::External(name) => self.0.get(&name).cloned(),
@@ -48,7 +49,7 @@ impl IndexTypes {
         }
     }
 
-    /// Refuses kinds whose types are not there.
+    /// Refuses a kind whose type the store was opened without.
     ///
     /// # Errors
     /// [`Error::BadInput`].
@@ -61,12 +62,12 @@ impl IndexTypes {
         Ok(())
     }
 
-    /// True for a kind whose type is not there.
+    /// True for a kind whose type the store was opened without.
     pub(crate) fn lacks(&self, kind: IndexKind) -> bool {
         kind.is_indexed() && self.of(kind).is_none()
     }
 
-    /// The figures of a kind; without an index, queries scan.
+    /// The costs of a kind. Queries of an attribute without an index scan.
     pub(crate) fn figures(&self, kind: IndexKind) -> Figures {
         self.of(kind)
             .map_or(Figures::NO_INDEX, |index| index.figures())

@@ -10,15 +10,15 @@ use esker_lsm::table::{BlockHint, KeyRange, Table, TableMeta, entries_of_blocks}
 use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
-use super::best::Best;
-use super::kind::{Attribute, Tells};
+use super::best_candidates::BestCandidates;
+use super::kind::{Attribute, EntryWrites};
 use super::lookup::Lookup;
 use super::queue::Queue;
 use super::walk_end::VisitError;
 use crate::error::Result;
 
 /// The most blocks that are read together.
-const TOGETHER: usize = 64;
+const MAX_BLOCKS: usize = 64;
 
 /// A stored entry, which may be superseded or a delete.
 pub struct TreeEntry<'a> {
@@ -43,11 +43,18 @@ impl Lookup<'_> {
         &self,
         attribute: &Attribute,
         bounds: (&[u8], Option<&[u8]>),
-        tells: Tells,
-        best: &mut Best,
-        visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+        entry_writes: EntryWrites,
+        best: &mut BestCandidates,
+        visit: &mut dyn FnMut(TreeEntry<'_>, &mut BestCandidates) -> Result<()>,
     ) -> Result<()> {
-        walk(self, attribute.index_tree()?, bounds, tells, best, visit)
+        walk(
+            self,
+            attribute.index_tree()?,
+            bounds,
+            entry_writes,
+            best,
+            visit,
+        )
     }
 }
 
@@ -56,11 +63,11 @@ pub(super) fn walk(
     lookup: &Lookup<'_>,
     tree: TreeId,
     range: KeyRange<'_>,
-    tells: Tells,
-    best: &mut Best,
-    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+    entry_writes: EntryWrites,
+    best: &mut BestCandidates,
+    visit: &mut dyn FnMut(TreeEntry<'_>, &mut BestCandidates) -> Result<()>,
 ) -> Result<()> {
-    walk_where(lookup, tree, &[range], &|_| true, tells, best, visit)
+    walk_where(lookup, tree, &[range], &|_| true, entry_writes, best, visit)
 }
 
 /// As [`walk`], for several ranges, ascending and disjoint, so that a block is read once; and only
@@ -70,31 +77,36 @@ pub(super) fn walk_where<E: VisitError>(
     tree: TreeId,
     ranges: &[KeyRange<'_>],
     keep: &dyn Fn(&TableFile) -> bool,
-    tells: Tells,
-    best: &mut Best,
-    visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> std::result::Result<(), E>,
+    entry_writes: EntryWrites,
+    best: &mut BestCandidates,
+    visit: &mut dyn FnMut(TreeEntry<'_>, &mut BestCandidates) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
+    debug_assert!(
+        ranges.is_sorted_by(|(_, hi), (lo, _)| hi.is_some_and(|hi| hi <= *lo)),
+        "ranges are ascending and disjoint"
+    );
     let Some(((lo, _), (_, hi))) = ranges.first().zip(ranges.last()) else {
         return Ok(());
     };
     let mut walk = Walk {
         lookup,
         ranges,
-        tells,
+        entry_writes,
         queue: Queue::new(),
         visit,
     };
     for component in lookup.snapshot.components(tree) {
         match component {
             Component::Memtable(memtable) => {
+                // No candidate lies in the bounds of an empty memtable.
                 let bounds = memtable.seq_bounds().unwrap_or((MAX_SEQ, 0));
                 walk.push(bounds, Unit::Memtable(memtable), best);
             }
             Component::Run(run) => {
-                let (meta, after) = (TableFile::meta, run.tables.iter());
+                let meta = TableFile::meta;
                 // Tables of a spatially partitioned run are in the order of their smallest keys,
                 // too.
-                let inside = after
+                let inside = (run.tables.iter())
                     .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi))
                     .filter(|file| meta(file).largest.as_slice() >= *lo)
                     .filter(|file| meets_some(ranges, meta(file)) && keep(file));
@@ -115,35 +127,40 @@ fn meets_some(ranges: &[KeyRange<'_>], table: &TableMeta) -> bool {
     next.is_some_and(|(lo, _)| *lo <= table.largest.as_slice())
 }
 
+/// A part of the tree that waits to be searched.
 enum Unit {
     Memtable(Arc<Memtable>),
+    /// A table that may not be open.
     File(Arc<TableFile>),
+    /// A partition of a table, by its index.
     Partition(Arc<Table>, usize),
     Block(Arc<Table>, BlockHint),
 }
 
 struct Walk<'a, 'v, E> {
     lookup: &'a Lookup<'a>,
+    /// Ascending and disjoint.
     ranges: &'a [KeyRange<'a>],
-    tells: Tells,
+    entry_writes: EntryWrites,
     queue: Queue<Unit>,
-    visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut Best) -> std::result::Result<(), E>,
+    visit: &'v mut dyn FnMut(TreeEntry<'_>, &mut BestCandidates) -> std::result::Result<(), E>,
 }
 
 impl<E: VisitError> Walk<'_, '_, E> {
     /// The span of the writes that entries with numbers from `min` to `max` represent.
     fn span(&self, (min, max): (Seq, Seq)) -> (Seq, Seq) {
-        match self.tells {
-            Tells::One => (min, max),
-            Tells::Older => (0, max),
+        match self.entry_writes {
+            EntryWrites::One => (min, max),
+            EntryWrites::OneAndOlder => (0, max),
         }
     }
 
-    fn push(&mut self, bounds: (Seq, Seq), unit: Unit, best: &mut Best) {
+    /// Queues a unit whose entries have numbers in `bounds`.
+    fn push(&mut self, bounds: (Seq, Seq), unit: Unit, best: &mut BestCandidates) {
         self.queue.push(self.span(bounds), unit, best);
     }
 
-    fn run(&mut self, best: &mut Best) -> std::result::Result<(), E> {
+    fn run(&mut self, best: &mut BestCandidates) -> std::result::Result<(), E> {
         while let Some(head) = self.queue.pop(best) {
             match head.item {
                 Unit::Memtable(memtable) => self.memtable(&memtable, best)?,
@@ -166,7 +183,11 @@ impl<E: VisitError> Walk<'_, '_, E> {
         Ok(())
     }
 
-    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> std::result::Result<(), E> {
+    fn memtable(
+        &mut self,
+        memtable: &Memtable,
+        best: &mut BestCandidates,
+    ) -> std::result::Result<(), E> {
         let mut cursor = memtable.cursor();
         for (lo, hi) in self.ranges {
             cursor.seek(lo, MAX_SEQ)?;
@@ -193,12 +214,12 @@ impl<E: VisitError> Walk<'_, '_, E> {
         &mut self,
         table: &Arc<Table>,
         partition: usize,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> std::result::Result<(), E> {
         let mut hints = Vec::new();
         let (ranges, cost) = (self.ranges, self.lookup.index_cost);
         table.blocks_between(partition, ranges, cost, &mut hints)?;
-        if best.wanted() <= TOGETHER * hints.len() {
+        if best.wanted() <= MAX_BLOCKS * hints.len() {
             for hint in hints {
                 let bounds = (hint.min_seq, hint.max_seq);
                 self.push(bounds, Unit::Block(table.clone(), hint), best);
@@ -206,7 +227,7 @@ impl<E: VisitError> Walk<'_, '_, E> {
             return Ok(());
         }
         let mut wanted = Vec::new();
-        for some in hints.chunks(TOGETHER) {
+        for some in hints.chunks(MAX_BLOCKS) {
             wanted.clear();
             for hint in some {
                 let (min, max) = self.span((hint.min_seq, hint.max_seq));
@@ -224,7 +245,7 @@ impl<E: VisitError> Walk<'_, '_, E> {
     fn blocks(
         &mut self,
         wanted: &[(Arc<Table>, BlockHint)],
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> std::result::Result<(), E> {
         for mut entries in entries_of_blocks(wanted, self.lookup.index_cost)? {
             let mut valid = entries.advance()?;

@@ -3,19 +3,26 @@
 
 use esker_model::definition::Maintenance;
 
-/// Looking up a key in the cache; fetching a record from the cache; reading an uncached block.
-pub(super) const KEY: f64 = 1.5;
-pub(super) const RECORD: f64 = 4.0;
-pub(super) const READ: f64 = 60.0;
-/// Cancelling an index entry; setting a bit.
+// Microseconds each.
+
+/// Looking up a key in the cache.
+pub(super) const LOOK_UP_KEY: f64 = 1.5;
+/// Fetching a record from the cache.
+pub(super) const FETCH_CACHED: f64 = 4.0;
+/// Reading an uncached block.
+pub(super) const READ_BLOCK: f64 = 60.0;
+/// Cancelling an index entry.
 pub(super) const CANCEL: f64 = 1.5;
-pub(super) const BIT: f64 = 0.7;
+/// Setting a bit of the obsolete set.
+pub(super) const SET_BIT: f64 = 0.7;
 /// A write's share of repair: reading the write, and the write that it may have replaced.
 pub(super) const REPAIR: f64 = 1.0;
-/// Probing the primary-key index for an index entry; testing its bit; skipping an obsolete entry.
-pub(crate) const ASK: f64 = 0.4;
-pub(super) const TEST: f64 = 0.01;
-pub(super) const PASS: f64 = 0.1;
+/// Probing the primary-key index for an index entry.
+pub(crate) const PROBE: f64 = 0.4;
+/// Testing the bit of an index entry.
+pub(super) const TEST_BIT: f64 = 0.01;
+/// Skipping an obsolete entry.
+pub(super) const SKIP: f64 = 0.1;
 /// Fetching the record of an obsolete entry.
 pub(crate) const FETCH: f64 = 5.0;
 /// Visiting a record in a scan.
@@ -36,7 +43,7 @@ pub(crate) const FIRST: Maintenance = Maintenance::Validation;
 pub(crate) struct Workload {
     /// The share of writes that replace a record.
     pub(crate) update_ratio: f64,
-    /// Stand-alone indexes.
+    /// The number of stand-alone indexes.
     pub(crate) indexes: f64,
     /// Index entries visited by index-only queries.
     pub(crate) entries: f64,
@@ -46,24 +53,25 @@ pub(crate) struct Workload {
     pub(crate) wasted: f64,
     /// Records visited by scans with range filters.
     pub(crate) scanned: f64,
-    /// The shares of the primary-key index and of the data that fit in the cache.
+    /// The share of the primary-key index that fits in the cache.
     pub(crate) keys_cached: f64,
+    /// The share of the data that fits in the cache.
     pub(crate) data_cached: f64,
 }
 
 impl Workload {
     /// The expected cost of reading a block of trees of which the share `cached` is cached.
     pub(super) fn miss(cached: f64) -> f64 {
-        (1.0 - cached) * READ
+        (1.0 - cached) * READ_BLOCK
     }
 
-    /// Looking up the key of a write.
+    /// The cost of looking up the key of a write.
     pub(super) fn lookup(&self) -> f64 {
-        KEY + self.update_ratio * Workload::miss(self.keys_cached)
+        LOOK_UP_KEY + self.update_ratio * Workload::miss(self.keys_cached)
     }
 
-    /// Skipping obsolete entries by their bits.
-    pub(super) fn passed(&self) -> f64 {
-        (self.entries + self.fetched) * (TEST + PASS * self.update_ratio / 2.0)
+    /// The cost of skipping obsolete entries by their bits.
+    pub(super) fn skipped(&self) -> f64 {
+        (self.entries + self.fetched) * (TEST_BIT + SKIP * self.update_ratio / 2.0)
     }
 }

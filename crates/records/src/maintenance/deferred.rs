@@ -4,6 +4,7 @@
 
 use super::strategy::Strategy;
 
+/// Deferred maintenance.
 pub(super) struct Deferred;
 
 impl Strategy for Deferred {

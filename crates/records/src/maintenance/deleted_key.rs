@@ -3,10 +3,11 @@
 
 use esker_lsm::TreeId;
 
-use super::strategy::{Dropped, Strategy};
+use super::strategy::{MissingEntry, Strategy};
 use crate::catalog::Layout;
 use crate::index::Attribute;
 
+/// The deleted-key strategy.
 pub(super) struct DeletedKey;
 
 impl Strategy for DeletedKey {
@@ -19,7 +20,7 @@ impl Strategy for DeletedKey {
     }
 
     /// The tree of an index has no entries for records older than the index.
-    fn dropped_silently(&self) -> Dropped {
-        Dropped::Unknown
+    fn missing_entry(&self) -> MissingEntry {
+        MissingEntry::Unknown
     }
 }

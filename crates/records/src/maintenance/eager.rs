@@ -2,10 +2,11 @@
 //! its index entries, and puts its write into the obsolete set. So indexes are always exact, and a
 //! range filter knows the replaced values.
 
-use super::cost::{CANCEL, RECORD, SCAN, Workload};
+use super::cost::{CANCEL, FETCH_CACHED, SCAN, Workload};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
+/// Eager maintenance.
 pub(super) struct Eager;
 
 impl Strategy for Eager {
@@ -22,7 +23,7 @@ impl Strategy for Eager {
     }
 
     fn cost(&self, work: &Workload) -> f64 {
-        let old = RECORD + Workload::miss(work.data_cached) + CANCEL * work.indexes;
+        let old = FETCH_CACHED + Workload::miss(work.data_cached) + CANCEL * work.indexes;
         let updates = work.update_ratio;
         work.lookup() + updates * old + work.scanned * SCAN * updates
     }

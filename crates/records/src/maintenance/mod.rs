@@ -17,5 +17,5 @@ mod validity;
 pub(crate) use strategies::{cost, lookup, of};
 pub(crate) use strategy::AtCommit;
 #[cfg(test)]
-pub(crate) use strategy::Dropped;
+pub(crate) use strategy::MissingEntry;
 pub(crate) use validity::Validity;

@@ -2,10 +2,11 @@
 //! puts the replaced write into the obsolete set. So the set alone shows queries which entries are
 //! current, and a range filter reads each table by itself.
 
-use super::cost::{BIT, Workload};
+use super::cost::{SET_BIT, Workload};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
+/// The mutable-bitmap strategy.
 pub(super) struct MutableBitmap;
 
 impl Strategy for MutableBitmap {
@@ -18,6 +19,6 @@ impl Strategy for MutableBitmap {
     }
 
     fn cost(&self, work: &Workload) -> f64 {
-        work.lookup() + work.update_ratio * BIT + work.passed()
+        work.lookup() + work.update_ratio * SET_BIT + work.skipped()
     }
 }

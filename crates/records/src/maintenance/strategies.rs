@@ -42,7 +42,7 @@ pub(crate) fn lookup<'a>(
     }
 }
 
-/// Microseconds per write.
+/// The cost of a strategy for a workload, in microseconds per write.
 pub(crate) fn cost(strategy: Maintenance, work: &Workload) -> f64 {
     of(strategy).cost(work)
 }

@@ -1,8 +1,9 @@
-//! What a maintenance strategy defines.
+//! The trait of maintenance strategies: the trees of a strategy, its work at a commit, the rule of
+//! range filters, the reports of its compactions, and its cost.
 
 use esker_lsm::TreeId;
 
-use super::cost::{ASK, FETCH, REPAIR, SCAN, Workload};
+use super::cost::{FETCH, PROBE, REPAIR, SCAN, Workload};
 use crate::catalog::Layout;
 use crate::index::{Attribute, FilterRule};
 use crate::telemetry::Measured;
@@ -33,9 +34,10 @@ pub(crate) trait Strategy: Sync {
         layout.keys.filter(|_| uses_keys)
     }
 
-    /// The meaning of a missing entry in that tree, if its compactions do not report drops.
-    fn dropped_silently(&self) -> Dropped {
-        Dropped::Obsolete
+    /// The meaning of a missing entry in that tree ([`Strategy::key_tree`]), if its compactions do
+    /// not report drops.
+    fn missing_entry(&self) -> MissingEntry {
+        MissingEntry::Obsolete
     }
 
     /// Queries note the obsolete writes that they find (`store/read_repair.rs`).
@@ -57,7 +59,7 @@ pub(crate) trait Strategy: Sync {
     /// The cost in microseconds per write.
     fn cost(&self, work: &Workload) -> f64 {
         let wasted = work.fetched * work.wasted * (FETCH + Workload::miss(work.data_cached));
-        REPAIR + work.passed() + work.entries * ASK + wasted + work.scanned * SCAN
+        REPAIR + work.skipped() + work.entries * PROBE + wasted + work.scanned * SCAN
     }
 
     /// The share of fetched records that would be obsolete under validation.
@@ -81,9 +83,9 @@ pub(crate) enum AtCommit {
 
 /// The meaning of a write's missing entry in a key tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dropped {
-    /// The write is in the set: compactions report the entries that they drop.
-    InTheSet,
+pub(crate) enum MissingEntry {
+    /// The write is in the obsolete set: compactions report the entries that they drop.
+    InObsoleteSet,
     /// The write is obsolete. Every record has an entry here, so this one was overwritten or
     /// deleted, and a compaction dropped the entry without a report, possibly with the tombstone.
     Obsolete,

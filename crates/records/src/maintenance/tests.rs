@@ -7,7 +7,7 @@ use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
 use super::cost::{CANDIDATES, FIRST, Workload};
-use super::{AtCommit, Dropped, cost, of};
+use super::{AtCommit, MissingEntry, cost, of};
 use crate::api::{Database, Options};
 use crate::catalog::Layout;
 use crate::index::FilterRule;
@@ -85,7 +85,7 @@ fn only_deferred_repairs_from_the_records() {
         assert_eq!(strategy.data_reports(), is_deferred, "{maintenance}");
         assert_eq!(strategy.notes_what_queries_find(), is_deferred);
         // Under deleted-key, a missing entry in an index's tree has no meaning.
-        let unknown = strategy.dropped_silently() == Dropped::Unknown;
+        let unknown = strategy.missing_entry() == MissingEntry::Unknown;
         assert_eq!(unknown, maintenance == Maintenance::DeletedKey);
     }
 }

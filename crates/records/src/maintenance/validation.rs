@@ -5,6 +5,7 @@
 use super::strategy::Strategy;
 use crate::telemetry::Measured;
 
+/// The validation strategy.
 pub(super) struct Validation;
 
 impl Strategy for Validation {

@@ -1,4 +1,5 @@
-//! Whether a candidate is current, as far as the maintenance strategy knows it without the record.
+//! Validation of candidates without their records: whether a candidate is current, as far as the
+//! obsolete set and the key trees of the maintenance strategy show it.
 //!
 //! Candidates of a stand-alone index are index entries (value, key, number). An entry is obsolete
 //! if its record has a newer write. The checks, cheapest first:
@@ -16,7 +17,7 @@ use esker_lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 use esker_model::definition::{IndexKind, Repair};
 
 use super::strategies::of;
-use super::strategy::Dropped;
+use super::strategy::MissingEntry;
 use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
@@ -25,7 +26,7 @@ use crate::store::{CachedFilter, ComponentState, KeptFilter};
 
 /// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
 /// about 70 ns, looking one up over 1 us.
-const WORTH: u64 = 16;
+const KEYS_PER_CANDIDATE: u64 = 16;
 
 /// The most keys in such a filter: 1.5 MiB, and 8 MiB while it is built.
 const MOST_KEYS: u64 = 1 << 20;
@@ -33,16 +34,19 @@ const MOST_KEYS: u64 = 1 << 20;
 /// Bits per key of that filter.
 const FILTER_BITS: usize = 12;
 
-/// Knowledge of one snapshot about the entries of one index.
+/// What one snapshot shows about the validity of the candidates of a query, without records.
 pub(crate) struct Validity {
+    /// The obsolete set, if the dataset has one.
     obsolete: Option<Arc<Superseded>>,
     /// How far the obsolete set is complete for the candidates of this query.
     complete: Complete,
+    /// The probe of a key tree, where the set is not complete.
     probe: Option<KeyProbe>,
 }
 
 impl Validity {
-    /// For candidates that the indexes of `attributes` have, one each; empty for a scan.
+    /// For candidates of the indexes of `attributes`; without attributes, for those of a scan.
+    /// `kept` keeps filters of keys between queries.
     pub(crate) fn new(
         snapshot: &Snapshot,
         layout: &Layout,
@@ -60,24 +64,24 @@ impl Validity {
         let source = Source::of(&kinds);
         let complete = coverage.of(source);
         let probed = match complete {
-            // A key tree knows nothing of writes under another strategy: the set must have these.
+            // A key tree lacks the writes under another strategy: the set must have these.
             Complete::UpTo(watermark)
                 if source == Source::IndexEntries && coverage.has_converged() =>
             {
                 let mut trees = attributes.iter().map(|a| strategy.key_tree(layout, a));
                 let tree = trees.next().flatten();
-                // A tree of the keys of one index does not know those of another one.
+                // A tree of the keys of one index lacks those of another one.
                 let tree = tree.filter(|tree| trees.all(|other| other == Some(*tree)));
                 tree.map(|tree| (tree, watermark))
             }
             _ => None,
         };
         let probe = probed.map(|(tree, watermark)| {
-            let dropped = match settings.repair {
-                Repair::Merge => Dropped::InTheSet,
-                _ => strategy.dropped_silently(),
+            let missing_entry = match settings.repair {
+                Repair::Merge => MissingEntry::InObsoleteSet,
+                _ => strategy.missing_entry(),
             };
-            KeyProbe::new(snapshot, tree, watermark, dropped, kept.clone())
+            KeyProbe::new(snapshot, tree, watermark, missing_entry, kept.clone())
         });
         Validity {
             obsolete,
@@ -87,7 +91,7 @@ impl Validity {
     }
 
     /// True if candidates can be validated without records.
-    pub(crate) fn can_tell(&self) -> bool {
+    pub(crate) fn validates_without_records(&self) -> bool {
         self.is_exact() || self.probe.is_some()
     }
 
@@ -114,6 +118,9 @@ impl Validity {
 
     /// Drops the entries for which the key tree, if there is one, has a newer write. `total` is the
     /// estimated number of entries that the whole query validates.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn retain(
         &self,
         index_entries: &mut Vec<Candidate>,
@@ -134,24 +141,31 @@ impl Validity {
         failed.map_or(Ok(()), Err)
     }
 
-    /// True if the key tree, if there is one, has a newer write of the entry's key.
+    /// True if the key tree, if there is one, has a newer write of `key` than `seq`.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn is_superseded(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
         match &self.probe {
-            Some(probe) => probe.has(seq, key, cost),
+            Some(probe) => probe.has_newer(seq, key, cost),
             None => Ok(false),
         }
     }
 
-    /// As [`Validity::is_superseded`]; `None` if the answer needs a read.
+    /// As [`Validity::is_superseded`], without I/O; `None` if the answer needs a read.
     #[inline]
-    pub(crate) fn knows_superseded(&self, seq: Seq, key: &[u8]) -> Option<bool> {
+    pub(crate) fn is_superseded_in_memory(&self, seq: Seq, key: &[u8]) -> Option<bool> {
         match &self.probe {
-            Some(probe) => probe.knows(seq, key),
+            Some(probe) => probe.has_newer_in_memory(seq, key),
             None => Some(false),
         }
     }
 
-    /// To be called before validation, with the expected number of candidates.
+    /// Prepares for the validation of about `total` candidates: builds a filter of keys if that
+    /// pays off. To be called before the validation.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         match &self.probe {
             Some(probe) => probe.prepare(total, cost),
@@ -164,12 +178,13 @@ impl Validity {
 struct KeyProbe {
     tree: TreeId,
     /// The components that may have a newer entry unknown to the set, newest first.
-    components: Vec<Span>,
+    components: Vec<ProbedComponent>,
     /// The last number that the snapshot sees.
     seq: Seq,
     /// The repair watermark: the set has all writes that were superseded up to this number.
     watermark: Seq,
-    dropped: Dropped,
+    /// The meaning of a write's missing entry.
+    missing_entry: MissingEntry,
     /// If a missing entry means obsolete: the numbers that each component spans, including the
     /// components that are not probed.
     spans: Vec<(Seq, Seq)>,
@@ -180,21 +195,22 @@ struct KeyProbe {
     kept: Arc<KeptFilter>,
 }
 
-/// A component and the numbers that it spans.
-struct Span {
+/// A component of the key tree and the numbers that it spans.
+struct ProbedComponent {
     component: Component,
     min: Seq,
     max: Seq,
-    /// If another entry of this component overwrote an entry, the set has the latter.
-    reported: bool,
+    /// If an entry of this component overwrote another one, the set has the overwritten one.
+    reports_drops: bool,
 }
 
 impl KeyProbe {
+    /// A probe of `tree`, of which only components behind the repair watermark are read.
     fn new(
         snapshot: &Snapshot,
         tree: TreeId,
         watermark: Seq,
-        dropped: Dropped,
+        missing_entry: MissingEntry,
         kept: Arc<KeptFilter>,
     ) -> KeyProbe {
         let components = snapshot.components(tree).into_iter().map(|component| {
@@ -208,21 +224,21 @@ impl KeyProbe {
                     (id.min, id.max, true)
                 }
             };
-            Span {
+            ProbedComponent {
                 component,
                 min,
                 max,
-                reported: dropped == Dropped::InTheSet && is_run,
+                reports_drops: missing_entry == MissingEntry::InObsoleteSet && is_run,
             }
         });
-        let mut components: Vec<Span> = components.collect();
+        let mut components: Vec<ProbedComponent> = components.collect();
         debug_assert!(
             components.is_sorted_by(|newer, older| newer.min > older.max),
             "components of a tree of keys are disjoint, newest first"
         );
-        let spans = match dropped {
-            Dropped::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
-            Dropped::InTheSet | Dropped::Unknown => Vec::new(),
+        let spans = match missing_entry {
+            MissingEntry::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
+            MissingEntry::InObsoleteSet | MissingEntry::Unknown => Vec::new(),
         };
         components.retain(|span| span.max > watermark);
         KeyProbe {
@@ -231,7 +247,7 @@ impl KeyProbe {
             components,
             seq: snapshot.seq(),
             watermark,
-            dropped,
+            missing_entry,
             filter: OnceLock::new(),
             kept,
         }
@@ -243,8 +259,9 @@ impl KeyProbe {
         if self.filter.get().is_some() {
             return Ok(());
         }
-        let mut names: Vec<ComponentState> = self.components.iter().map(Span::name).collect();
-        let mut left = total.saturating_mul(WORTH).min(MOST_KEYS);
+        let mut names: Vec<ComponentState> =
+            self.components.iter().map(ProbedComponent::name).collect();
+        let mut left = total.saturating_mul(KEYS_PER_CANDIDATE).min(MOST_KEYS);
         let fits = names.iter().take_while(|name| {
             let rest = left.checked_sub(name.entries);
             left = rest.unwrap_or(0);
@@ -255,6 +272,7 @@ impl KeyProbe {
             return Ok(());
         }
         if let Some(filter) = self.kept.get(self.tree, &names, wanted) {
+            // Another thread may have set one since.
             let _ = self.filter.set(filter);
             return Ok(());
         }
@@ -285,27 +303,27 @@ impl KeyProbe {
         Ok(())
     }
 
-    /// The number of the newest components that are known to lack the key.
+    /// The number of the newest components that lack the key, as far as the filter shows.
     #[inline]
-    fn without(&self, key: &[u8]) -> usize {
+    fn components_without(&self, key: &[u8]) -> usize {
         match self.filter.get() {
             Some((count, filter)) if !filter.may_contain(key) => *count,
             _ => 0,
         }
     }
 
-    /// As [`KeyProbe::has`]; `None` if the answer needs a read.
+    /// As [`KeyProbe::has_newer`], without I/O; `None` if the answer needs a read.
     #[inline]
-    fn knows(&self, seq: Seq, key: &[u8]) -> Option<bool> {
+    fn has_newer_in_memory(&self, seq: Seq, key: &[u8]) -> Option<bool> {
         let mut without = None;
         for (at, span) in self.components.iter().enumerate() {
             if self.ends_before(span, seq) {
                 break;
             }
-            if at >= *without.get_or_insert_with(|| self.without(key)) {
+            if at >= *without.get_or_insert_with(|| self.components_without(key)) {
                 return None;
             }
-            if self.dropped == Dropped::Obsolete && span.min <= seq {
+            if self.missing_entry == MissingEntry::Obsolete && span.min <= seq {
                 return Some(true);
             }
         }
@@ -317,18 +335,18 @@ impl KeyProbe {
     #[inline]
     fn has_vanished(&self, seq: Seq) -> bool {
         let spans = |(min, max): &(Seq, Seq)| (*min..=*max).contains(&seq);
-        self.dropped == Dropped::Obsolete && !self.spans.iter().any(spans)
+        self.missing_entry == MissingEntry::Obsolete && !self.spans.iter().any(spans)
     }
 
     /// True if neither this component nor an older one can have a newer entry unknown to the set.
     #[inline]
-    fn ends_before(&self, span: &Span, seq: Seq) -> bool {
-        span.max <= seq.max(self.watermark) || (span.reported && span.min <= seq)
+    fn ends_before(&self, span: &ProbedComponent, seq: Seq) -> bool {
+        span.max <= seq.max(self.watermark) || (span.reports_drops && span.min <= seq)
     }
 
-    /// True if the tree shows that the write `seq` of `key` is superseded.
-    fn has(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
-        let without = self.without(key);
+    /// True if the tree shows that a newer write superseded the write `seq` of `key`.
+    fn has_newer(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
+        let without = self.components_without(key);
         // Newest first.
         for (at, span) in self.components.iter().enumerate() {
             if self.ends_before(span, seq) {
@@ -339,7 +357,7 @@ impl KeyProbe {
             {
                 return Ok(newest > seq);
             }
-            if self.dropped == Dropped::Obsolete && span.min <= seq {
+            if self.missing_entry == MissingEntry::Obsolete && span.min <= seq {
                 return Ok(true);
             }
         }
@@ -347,7 +365,7 @@ impl KeyProbe {
     }
 }
 
-impl Span {
+impl ProbedComponent {
     fn name(&self) -> ComponentState {
         ComponentState {
             min: self.min,

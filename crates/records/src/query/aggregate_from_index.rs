@@ -115,7 +115,7 @@ impl<'a> IndexSource<'a> {
         view.snapshot.check_open()?;
         let kept = &view.dataset.current.kept_filter;
         let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
-        if !validity.can_tell() {
+        if !validity.validates_without_records() {
             return Ok(None);
         }
         Ok(Some(IndexSource {
@@ -208,7 +208,7 @@ impl<'a> IndexSource<'a> {
             range_rows: steps.answers,
             ..QueryStats::default()
         };
-        usage.queried_by(&self.attribute.path, ranges);
+        usage.count_attribute_query(&self.attribute.path, ranges);
         Ok(Some(self.explain(steps)))
     }
 

@@ -20,7 +20,7 @@ use super::run::{Context, Run};
 use super::scan_matching::ScanMatching;
 use super::stages::{AnswerContent, BulkOrder, TakeScanned};
 use crate::error::Result;
-use crate::index::{Best, Candidate, Origin, Recency, Window};
+use crate::index::{BestCandidates, Candidate, Origin, Recency, Window};
 use esker_model::Record;
 
 /// The most candidates that are requested at a time.
@@ -124,7 +124,7 @@ impl Answer {
         let want = wanted_candidates(context, *remaining, steps.rounds);
         let combined = context.plan.driver.combined();
         let bytes = self.page.borrow(context, want);
-        let mut best = Best::new(Window {
+        let mut best = BestCandidates::new(Window {
             order: context.request.order.recency(),
             after: self.after,
             want: want.clamp(1, MAX_CANDIDATES),
@@ -144,8 +144,8 @@ impl Answer {
                 combine::offer(context, *at, &mut best)?;
             }
         }
-        steps.obsolete += best.passed_over();
-        steps.candidates += best.passed_over();
+        steps.obsolete += best.skipped();
+        steps.candidates += best.skipped();
         let (mut candidates, more) = best.finish();
         steps.rounds += 1;
         steps.candidates += candidates.len() as u64;
@@ -320,7 +320,7 @@ fn wanted_candidates(context: &Context, remaining: Option<usize>, rounds: u64) -
 }
 
 /// Offers every record that satisfies the conditions to `best`; returns the number of records read.
-fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
+fn scan(context: &Context, best: &mut BestCandidates, want: usize) -> Result<u64> {
     let holds_records = want <= MAX_LIMITED_FETCH;
     let scan = ScanMatching {
         view: &context.view,
@@ -345,7 +345,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
 
 /// Offers the records of a scan to `best`.
 struct OfferScanned<'a> {
-    best: &'a mut Best,
+    best: &'a mut BestCandidates,
     order: Recency,
     /// True if the page is small, so that `best` holds the records, too.
     holds_records: bool,

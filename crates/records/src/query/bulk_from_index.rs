@@ -45,7 +45,7 @@ impl Bulk<'_> {
                 Ok(())
             }
         };
-        match index::each_placed(&context.indexes(), attribute, range, &mut take) {
+        match index::each_record_in_area(&context.indexes(), attribute, range, &mut take) {
             Ok(()) => receiver.take_waiting()?,
             Err(WalkEnd::Broken) => {}
             Err(WalkEnd::Failed(error)) => return Err(error),

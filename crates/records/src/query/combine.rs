@@ -23,7 +23,9 @@ use super::explain::Steps;
 use super::key_cursor;
 use super::run::{Context, DrivingIndex, ListRead};
 use crate::error::{Error, Result};
-use crate::index::{self, Among, Attribute, Best, Candidate, Lookup, Range, VisitError, WalkEnd};
+use crate::index::{
+    self, Attribute, BestCandidates, Candidate, Lookup, Range, SoughtWrites, VisitError, WalkEnd,
+};
 
 /// A range with fewer entries than this is read block by block.
 const READAHEAD_ENTRIES: u64 = 10_000;
@@ -272,7 +274,7 @@ fn source_of(context: &Context, at: usize) -> Result<Source<'_>> {
 }
 
 /// Offers the entries of the list of the constraint at `at` to `best`.
-pub(super) fn offer(context: &Context, at: usize, best: &mut Best) -> Result<()> {
+pub(super) fn offer(context: &Context, at: usize, best: &mut BestCandidates) -> Result<()> {
     let Source { attribute, ranges } = source_of(context, at)?;
     let index = attribute.index().ok_or_else(Misplaced::here)?;
     let lookup = context.indexes();
@@ -308,12 +310,12 @@ pub(super) fn rule_out(
         if Some(at) == common {
             continue;
         }
-        let Some((window, among)) = Among::of(order, candidates) else {
+        let Some((window, among)) = SoughtWrites::of(order, candidates) else {
             return Ok(());
         };
-        let mut best = Best::new(window).only(among);
+        let mut best = BestCandidates::new(window).only(among);
         offer(context, at, &mut best)?;
-        steps.listed += best.seen();
+        steps.listed += best.offered();
         let (found, _) = best.finish();
         let mut numbers: Vec<Seq> = found.into_iter().map(|candidate| candidate.seq).collect();
         numbers.sort_unstable();

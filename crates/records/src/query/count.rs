@@ -14,7 +14,7 @@ use super::input::Query;
 use super::run::{Context, DrivingIndex, Run};
 use super::stages::{Admission, BulkOrder};
 use crate::error::Result;
-use crate::index::{self, Lookup, Take};
+use crate::index::{self, Lookup, MatchVisitor};
 
 /// The number of gathered numbers that are sorted and added to a set together.
 const MAX_GATHERED: usize = 64 << 10;
@@ -211,16 +211,16 @@ struct MatchCounter<'a> {
     steps: &'a mut Steps,
 }
 
-impl Take for MatchCounter<'_> {
+impl MatchVisitor for MatchCounter<'_> {
     fn wants(&mut self, _: Seq, _: Seq) -> bool {
         true
     }
 
-    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
+    fn visit(&mut self, seq: Seq, key: &[u8], record: &[u8], is_current: bool) -> Result<()> {
         self.steps.candidates += 1;
         let Lookup { data, snapshot, .. } = *self.lookup;
         let (all, cost) = (&self.context.components, self.lookup.data_cost);
-        if !current && !snapshot.is_newest(data, all, all.len(), key, seq, cost)? {
+        if !is_current && !snapshot.is_newest(data, all, all.len(), key, seq, cost)? {
             self.steps.obsolete += 1;
         } else if self.admission.admits(record, self.steps)? {
             self.steps.answers += 1;

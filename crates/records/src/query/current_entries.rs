@@ -41,7 +41,8 @@ struct UndecidedEntry {
 }
 
 impl<'a> CurrentEntries<'a> {
-    /// Without expired writes. `validity` decides all entries only if [`Validity::can_tell`].
+    /// Without expired writes. `validity` decides all entries only if
+    /// [`Validity::validates_without_records`].
     pub(super) fn new(
         validity: &'a Validity,
         cost: &'a Cost,
@@ -87,7 +88,7 @@ impl<'a> CurrentEntries<'a> {
             to.take(group, key, seq);
             return Ok(());
         }
-        match self.validity.knows_superseded(seq, key) {
+        match self.validity.is_superseded_in_memory(seq, key) {
             Some(false) => to.take(group, key, seq),
             Some(true) => {}
             None => {

@@ -9,7 +9,7 @@ use esker_model::range::Range;
 use super::input::Combining;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{Best, Lookup, Recency, Window};
+use crate::index::{BestCandidates, Lookup, Recency, Window};
 
 /// Data blocks that may be read for the estimate of one test.
 const BLOCKS_PER_ESTIMATE: u32 = 1;
@@ -111,7 +111,7 @@ impl Estimate for Estimates<'_> {
         let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);
         };
-        let mut best = Best::new(Window {
+        let mut best = BestCandidates::new(Window {
             order: Recency::Newest,
             after: None,
             want: 1,

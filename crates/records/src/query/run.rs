@@ -182,7 +182,7 @@ impl Context {
     /// True if the entries of the driver's index decide the answer, without the records: they
     /// answer all conditions, and the strategy shows which of them are current.
     pub(super) fn entries_suffice(&self) -> bool {
-        !self.is_direct() && self.validity.can_tell() && self.all_answered
+        !self.is_direct() && self.validity.validates_without_records() && self.all_answered
     }
 
     /// True if records are read to decide which candidates are current.
@@ -416,6 +416,6 @@ impl Drop for Run {
         }
         let validated = self.steps.probed.max(self.steps.fetched);
         let usage = &dataset.current.usage;
-        usage.queried(self.steps.obsolete, validated, self.measured());
+        usage.count_query(self.steps.obsolete, validated, self.measured());
     }
 }

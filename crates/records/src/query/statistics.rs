@@ -30,7 +30,7 @@ impl Run {
         // Such a query reads no records.
         let is_bare = context.request.keys_only && context.all_answered;
         Measured {
-            bare: u64::from(is_bare),
+            index_only: u64::from(is_bare),
             fetching: u64::from(!is_bare),
             entries: if is_bare { steps.candidates } else { 0 },
             probed: steps.probed,
@@ -64,7 +64,7 @@ impl Run {
         let count = |constraint: &Constraint, scans: u64| {
             let attribute = context.view.layout.attributes.own(constraint.attribute);
             let stats = stats(constraint.is_point());
-            usage.queried_by(&attribute.path, QueryStats { scans, ..stats });
+            usage.count_attribute_query(&attribute.path, QueryStats { scans, ..stats });
         };
         match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
@@ -87,7 +87,7 @@ impl Run {
                 for path in &context.compiled.undeclared {
                     if !is_key(path) {
                         let lookup = stats(true);
-                        usage.queried_by(path, QueryStats { scans: 1, ..lookup });
+                        usage.count_attribute_query(path, QueryStats { scans: 1, ..lookup });
                     }
                 }
             }

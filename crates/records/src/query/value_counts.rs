@@ -18,7 +18,7 @@ use esker_model::schema::other;
 use super::key_cursor::READAHEAD;
 use super::parallel::{self, KeyRange, MIN_ENTRIES, Threads};
 use crate::error::{Error, Result};
-use crate::index::{Attribute, Entry, IndexType, Tells};
+use crate::index::{Attribute, Entry, EntryWrites, IndexType};
 use crate::maintenance::Validity;
 
 /// The most bytes of counts in each thread: with more different values a walk in their order is
@@ -102,10 +102,12 @@ impl CurrentFilter<'_> {
         cost: &Cost,
     ) -> Result<Option<ValueCounts>> {
         let index = attribute.index().filter(|_| self.validity.is_exact());
-        let Some((index, tells)) = index.and_then(|index| Some((index, index.adds_up()?))) else {
+        let Some((index, entry_writes)) =
+            index.and_then(|index| Some((index, index.counts_by_component()?)))
+        else {
             return Ok(None);
         };
-        let has_lists = tells == Tells::Older;
+        let has_lists = entry_writes == EntryWrites::OneAndOlder;
         let min_entries = if has_lists { MIN_LISTS } else { MIN_ENTRIES };
         let components = self.snapshot.components(attribute.index_tree()?);
         let hi = other(attribute.ty).map(<[u8]>::to_vec);

@@ -20,7 +20,7 @@ use super::key_cursor::READAHEAD;
 use super::stages::{Admission, AnswerContent, Decision, Needs, needs_bodies};
 use crate::error::Result;
 use crate::index::{
-    Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Recency, Window,
+    Attribute, BestCandidates, Candidate, IndexType, Looks, Lookup, Origin, Range, Recency, Window,
 };
 use crate::maintenance;
 use crate::record::parse;
@@ -297,7 +297,7 @@ impl<'a> VersionSearch<'a> {
             if !stream.page.is_empty() || !stream.has_more {
                 return Ok(stream.page.front());
             }
-            let mut best = Best::new(Window {
+            let mut best = BestCandidates::new(Window {
                 order: Recency::Newest,
                 after: Some(below),
                 want: stream.want,
@@ -446,7 +446,7 @@ impl<'a> VersionSearch<'a> {
         let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let loan = self.borrow(limit);
         let needs_bodies = needs_bodies(layout, self.compiled);
-        let mut best = Best::new(Window {
+        let mut best = BestCandidates::new(Window {
             order: Recency::Newest,
             after: Some(below),
             want: limit.saturating_add(1),

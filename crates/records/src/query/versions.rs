@@ -71,7 +71,7 @@ impl View {
                 "versions of a key: give at least 1 for the number of versions",
             ));
         }
-        self.dataset.current.usage.got();
+        self.dataset.current.usage.count_get();
         let at = as_of.unwrap_or(self.seq());
         let mut kept = KeptVersions::new(self, key.as_bytes());
         let mut records = Vec::new();
@@ -177,7 +177,10 @@ impl View {
                 scans: u64::from(by_scan),
                 ..QueryStats::default()
             };
-            self.dataset.current.usage.queried_by(path, stats);
+            self.dataset
+                .current
+                .usage
+                .count_attribute_query(path, stats);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Repair by index (Luo & Carey section 4.4, figure 7): validates the entries of each index that
 //! are not known to be obsolete, sorted by primary key. It needs no reports from compactions, so it
-//! also finds what they dropped silently.
+//! also finds the writes that they dropped silently.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,44 +9,44 @@ use esker_lsm::sort::Sorter;
 use super::options::{Lookups, OnRepair};
 use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
 use super::validator::{Shortcut, Validator};
-use super::work::{ObsoleteCollector, Reporter, Work};
+use super::work::{ObsoleteCollector, RepairRun, Reporter, TaskResult};
 use crate::catalog::Layout;
-use crate::error::Result;
-use crate::index;
-use crate::index::Attribute;
+use crate::index::{self, Attribute};
 
-/// `reported`: compactions report every write that they drop.
+/// Repairs every index that has a tree, one task each. `drops_recorded` is true if compactions add
+/// every write that they drop to the obsolete set.
 pub(super) fn run(
-    work: &Work<'_>,
+    work: &RepairRun<'_>,
     layout: &Layout,
-    reported: bool,
+    drops_recorded: bool,
     progress: &mut OnRepair<'_>,
-) -> Result<()> {
+) -> TaskResult {
     let attributes = layout.attributes.iter();
     let indexes: Vec<&Attribute> = attributes.filter(|a| a.tree.is_some()).collect();
     let trees = indexes.iter().filter_map(|attribute| attribute.tree);
     let total = trees.map(|tree| entries(&runs(work, tree))).sum();
     work.run(indexes, total, progress, |attribute, reporter| {
-        one(work, reporter, layout, reported, attribute)
+        repair_index(work, reporter, layout, drops_recorded, attribute)
     })
 }
 
-/// Repairs one index, on one thread.
-fn one(
-    work: &Work<'_>,
+/// Repairs one index: sorts the entries that are not known to be obsolete by key, and validates
+/// them by a scan or by lookups, whichever reads less.
+fn repair_index(
+    work: &RepairRun<'_>,
     reporter: &Reporter<'_>,
     layout: &Layout,
-    reported: bool,
+    drops_recorded: bool,
     attribute: &Attribute,
-) -> Result<()> {
-    let validator = Validator::new(work, layout, reported, attribute);
+) -> TaskResult {
+    let validator = Validator::new(work, layout, drops_recorded, attribute);
     let mut collector = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(
         work.group.options().fs.clone(),
         work.group.dir(),
         work.share(),
     );
-    let mut cursor = index::every::EveryEntry::new(&work.snapshot, attribute, READAHEAD)?;
+    let mut cursor = index::all_entries::AllEntries::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
         let (collector, sorter) = (&mut collector, &mut sorter);
         cursor.each(&mut |key, seq| {
@@ -69,6 +69,7 @@ fn one(
     drop(cursor);
     let (candidates, spilled) = (sorter.added(), sorter.spilled());
     work.counts().sorted.fetch_add(candidates, Relaxed);
+    // The last piece is spilled at the end, if one was before.
     let spilled = spilled + u64::from(spilled > 0);
     work.counts().spilled.fetch_add(spilled, Relaxed);
     if candidates == 0 {

@@ -14,11 +14,16 @@ use esker_lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, S
 
 use super::options::{Lookups, OnRepair};
 use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
-use super::work::{KeyPiece, ObsoleteCollector, Reporter, Work};
+use super::work::{KeyPiece, ObsoleteCollector, RepairRun, Reporter, TaskResult};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 
-pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>) -> Result<()> {
+/// Repairs all indexes at once, by ranges of keys.
+pub(super) fn run(
+    work: &RepairRun<'_>,
+    layout: &Layout,
+    progress: &mut OnRepair<'_>,
+) -> TaskResult {
     let keys = layout.keys;
     let keys = keys.ok_or_else(|| Error::damaged("the primary-key index is missing"))?;
     let is_old = |run: &Component| match run {
@@ -49,19 +54,19 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     })
 }
 
-/// The work of one thread.
+/// The repair of a range of keys.
 struct KeyRepair<'w> {
-    work: &'w Work<'w>,
+    work: &'w RepairRun<'w>,
     /// The components that lookups probe.
     older: &'w [Component],
     collector: ObsoleteCollector<'w>,
-    /// The keys to look up.
-    wanted: ByteList,
+    /// The keys to look up, in order.
+    probes: ByteList,
 }
 
 impl<'w> KeyRepair<'w> {
     fn new(
-        work: &'w Work<'w>,
+        work: &'w RepairRun<'w>,
         reporter: &'w Reporter<'w>,
         older: &'w [Component],
     ) -> KeyRepair<'w> {
@@ -69,11 +74,12 @@ impl<'w> KeyRepair<'w> {
             work,
             older,
             collector: ObsoleteCollector::new(work, reporter),
-            wanted: ByteList::default(),
+            probes: ByteList::default(),
         }
     }
 
-    fn run(mut self, mut cursor: EntryCursor, keys: KeyPiece) -> Result<()> {
+    /// Reads the entries of the range with a cursor over the new components.
+    fn run(mut self, mut cursor: EntryCursor, keys: KeyPiece) -> TaskResult {
         let watermark = self.work.watermark();
         let mut key: Option<Vec<u8>> = None;
         // The number of the previous entry of this key, which is newer.
@@ -102,13 +108,13 @@ impl<'w> KeyRepair<'w> {
     }
 
     /// Ends a key whose oldest new entry is `oldest`: it may have replaced an older version.
-    fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> Result<()> {
+    fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> TaskResult {
         let Some(key) = key else { return Ok(()) };
         if self.older.is_empty() || oldest <= self.work.watermark() {
             return Ok(());
         }
-        self.wanted.push(key);
-        let size = self.wanted.bytes() + self.wanted.len() * size_of::<(usize, &[u8])>();
+        self.probes.push(key);
+        let size = self.probes.bytes() + self.probes.len() * size_of::<(usize, &[u8])>();
         if size < self.work.share() {
             return Ok(());
         }
@@ -116,8 +122,10 @@ impl<'w> KeyRepair<'w> {
         self.collector.pause(&cursor.cost())
     }
 
+    /// Looks up the collected keys in the older components: the newest version of each was
+    /// replaced.
     fn look_up(&mut self) -> Result<()> {
-        let keys: Vec<&[u8]> = self.wanted.iter().collect();
+        let keys: Vec<&[u8]> = self.probes.iter().collect();
         let mut found = Vec::new();
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
@@ -129,7 +137,7 @@ impl<'w> KeyRepair<'w> {
         for seq in found {
             self.collector.add(seq)?;
         }
-        self.wanted.clear();
+        self.probes.clear();
         Ok(())
     }
 }

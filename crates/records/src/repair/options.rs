@@ -9,7 +9,7 @@ use esker_lsm::Seq;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RepairMethod {
-    /// By key if compactions of the primary-key index report what they drop, otherwise from the
+    /// By key if compactions of the primary-key index report their drops, otherwise from the
     /// records if their compactions do, otherwise by index.
     #[default]
     Auto,

@@ -1,8 +1,8 @@
-//! What all methods of repair read.
+//! The components that the methods of repair read.
 
 use esker_lsm::{Component, TreeId};
 
-use super::work::Work;
+use super::work::RepairRun;
 
 /// Read-ahead of scans.
 pub(super) const READAHEAD: usize = 256 << 10;
@@ -13,12 +13,13 @@ pub(super) const READAHEAD: usize = 256 << 10;
 pub(super) const ENTRIES_PER_LOOKUP: u64 = 8;
 
 /// The runs of a tree, newest first, without memtables.
-pub(super) fn runs(work: &Work<'_>, tree: TreeId) -> Vec<Component> {
+pub(super) fn runs(work: &RepairRun<'_>, tree: TreeId) -> Vec<Component> {
     let mut components = work.snapshot.components(tree);
     components.retain(|component| matches!(component, Component::Run(_)));
     components
 }
 
+/// The number of entries in components.
 pub(super) fn entries(components: &[Component]) -> u64 {
     components.iter().map(Component::entries).sum()
 }

@@ -6,13 +6,13 @@ use esker_lsm::{Seq, Snapshot, TreeChange, TreeId};
 use esker_model::definition::Repair;
 
 use super::options::{Compaction, OnRepair, RepairMethod, RepairOptions, RepairReport};
-use super::work::Work;
+use super::work::{RepairRun, TaskResult};
 use super::{by_index, by_key, primary};
 use crate::catalog::{Layout, Role, TreeConfig, superseded_tree};
 use crate::coverage::Source;
 use crate::error::{Error, Result};
 use crate::maintenance;
-use crate::store::Handle;
+use crate::store::{Handle, View};
 
 impl Handle {
     /// See [`crate::Dataset::repair`].
@@ -41,10 +41,8 @@ impl Handle {
         let superseded = self.superseded(Readable::AsOpened)?;
         self.current.keep_obsolete(group)?;
         let now = self.now();
-        let layout = &now.layout;
         let before = watermark(&now.snapshot, superseded);
-        let complete = layout.coverage_at(Some(before)).loses_nothing();
-        let method = choose(options.method, layout, complete)?;
+        let method = choose(options.method, &now, superseded)?;
         // An index under construction gets entries that the repair would not see.
         let _claim = match method {
             RepairMethod::Index => {
@@ -58,52 +56,34 @@ impl Handle {
             RepairMethod::Primary {
                 compaction: Compaction::After,
             } => {
-                group.compact(Some(layout.data))?;
+                group.compact(Some(now.layout.data))?;
                 let now = self.now();
                 // If the strategy changed concurrently, compactions may have dropped writes without
                 // a report.
-                let before = watermark(&now.snapshot, superseded);
-                let complete = now.layout.coverage_at(Some(before)).loses_nothing();
-                choose(method, &now.layout, complete)?;
+                choose(method, &now, superseded)?;
                 now
             }
             // An index may have been added before the claim.
             RepairMethod::Index => self.now(),
             _ => now,
         };
-        let layout = &now.layout;
         let known = now.snapshot.superseded(superseded);
         let known = known.ok_or_else(|| Error::damaged("the obsolete set is missing"))?;
-        let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
+        let work = RepairRun::new(group, superseded, now.snapshot.clone(), known, options);
         // If every write records what it replaces, a repair finds nothing.
-        let coverage = layout.coverage_at(Some(before));
+        let coverage = now.layout.coverage_at(Some(before));
         let finds_nothing = coverage.of(Source::IndexEntries).is_always();
-        let result = match method {
-            _ if finds_nothing && options.method == RepairMethod::Auto => Ok(()),
-            RepairMethod::Key => by_key::run(&work, layout, progress),
-            RepairMethod::Index => {
-                let watermark = watermark(&now.snapshot, superseded);
-                let complete = layout.coverage_at(Some(watermark)).loses_nothing();
-                let drops_recorded = complete && layout.stored.settings.repair == Repair::Merge;
-                let mut result = by_index::run(&work, layout, drops_recorded, progress);
-                let filters = layout.attributes.iter().any(|a| a.is_filtered_scan());
-                if filters && !complete {
-                    // The index entries of a range filter are the records themselves, in all stored
-                    // versions.
-                    result = result.and_then(|()| primary::run(&work, layout, progress));
-                }
-                result
-            }
-            RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
-            // `choose` has replaced it.
-            RepairMethod::Auto => Err(Misplaced::here().into()),
+        let result = if finds_nothing && options.method == RepairMethod::Auto {
+            Ok(())
+        } else {
+            run_method(method, &work, &now.layout, progress)
         };
         let finished = work.finish(result)?;
         if let RepairMethod::Primary {
             compaction: Compaction::Before,
         } = method
         {
-            group.compact(Some(layout.data))?;
+            group.compact(Some(now.layout.data))?;
         }
         Ok(RepairReport {
             method,
@@ -116,13 +96,13 @@ impl Handle {
     /// The tree of the obsolete set. Creates it if the store is older than obsolete sets, and
     /// recreates it if its files cannot be read: then its numbers must be found again, as after a
     /// change of strategy.
-    fn superseded(&self, wanted: Readable) -> Result<TreeId> {
+    fn superseded(&self, required: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
             let snapshot = self.shared.group.snapshot();
             let id = layout.superseded?;
             let tree = snapshot.version().trees.get(&id)?;
             let is_readable =
-                tree.damage().is_none() && (wanted == Readable::AsOpened || is_undamaged(tree));
+                tree.damage().is_none() && (required == Readable::AsOpened || is_undamaged(tree));
             is_readable.then_some(id)
         };
         if let Some(tree) = readable(&self.layout()) {
@@ -152,6 +132,33 @@ impl Handle {
     }
 }
 
+/// Runs the tasks of a method.
+fn run_method(
+    method: RepairMethod,
+    work: &RepairRun<'_>,
+    layout: &Layout,
+    progress: &mut OnRepair<'_>,
+) -> TaskResult {
+    match method {
+        RepairMethod::Key => by_key::run(work, layout, progress),
+        RepairMethod::Index => {
+            let complete = layout.coverage_at(Some(work.watermark())).loses_nothing();
+            let drops_recorded = complete && layout.stored.settings.repair == Repair::Merge;
+            by_index::run(work, layout, drops_recorded, progress)?;
+            let has_filters = layout.attributes.iter().any(|a| a.is_filtered_scan());
+            if has_filters && !complete {
+                // The index entries of a range filter are the records themselves, in all stored
+                // versions.
+                primary::run(work, layout, progress)?;
+            }
+            Ok(())
+        }
+        RepairMethod::Primary { .. } => primary::run(work, layout, progress),
+        // `choose` has replaced it.
+        RepairMethod::Auto => Err(Misplaced::here().into()),
+    }
+}
+
 /// How thoroughly the files of the obsolete set are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Readable {
@@ -161,6 +168,7 @@ enum Readable {
     Verified,
 }
 
+/// True if every byte of a tree's tables is correct. Reads all of them.
 fn is_undamaged(tree: &TreeVersion) -> bool {
     let mut tables = tree.runs.iter().flat_map(|run| run.tables.iter());
     tables.all(|table| {
@@ -178,8 +186,14 @@ fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     tree.map_or(0, |tree| tree.repair_watermark())
 }
 
-/// The method to use; an error if the requested one does not fit.
-fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
+/// The method to use in a view of the dataset with this obsolete set.
+///
+/// # Errors
+/// [`Error::BadInput`] if the requested method does not fit.
+fn choose(method: RepairMethod, now: &View, superseded: TreeId) -> Result<RepairMethod> {
+    let layout = &now.layout;
+    let watermark = watermark(&now.snapshot, superseded);
+    let complete = layout.coverage_at(Some(watermark)).loses_nothing();
     let settings = &layout.stored.settings;
     let by_key = complete && layout.keys.is_some();
     let by_data = complete && maintenance::of(settings.maintenance).data_reports();
@@ -195,6 +209,6 @@ fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<Repai
         RepairMethod::Primary { .. } if !by_data => Err(Error::bad_input(
             "a primary repair needs deferred maintenance, and repair merge or staged: only then do compactions record or keep replaced records",
         )),
-        method => Ok(method),
+        RepairMethod::Key | RepairMethod::Index | RepairMethod::Primary { .. } => Ok(method),
     }
 }

@@ -11,31 +11,39 @@ use esker_lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use esker_model::definition::Merging;
 
 use super::reading::{READAHEAD, entries, runs};
-use super::work::{ObsoleteCollector, Work};
+use super::work::{ObsoleteCollector, RepairRun, TaskResult};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Attribute;
 
-/// Entries between two looks at the rate limit and the stop.
-const PAUSE: u64 = 1024;
+/// Entries between two checks of the rate limit and of cancellation.
+const STEP: u64 = 1024;
 
 /// Validates the entries of an index.
 pub(super) struct Validator<'w> {
-    work: &'w Work<'w>,
-    /// The components that may show new obsolete entries, newest first, and the numbers that they
-    /// span.
+    work: &'w RepairRun<'w>,
+    /// The components that may show new obsolete entries, newest first.
     probed: Vec<Component>,
+    /// The numbers that each of `probed` spans.
     spans: Vec<ComponentId>,
     /// The spans of the other components.
     pruned: Vec<ComponentId>,
     /// Key filters may decide: the spans are disjoint, and one version per key counts.
-    filters: bool,
+    filters_decide: bool,
     /// The writes that compactions of the tree dropped are known.
     drops_recorded: bool,
     /// The tree has an entry for each write of a record; otherwise only for writes since the index
     /// began.
-    own: bool,
+    has_every_write: bool,
+    /// The number of versions that the dataset keeps of a record.
     versions: usize,
+}
+
+/// An index entry that is to be validated by a lookup.
+struct ProbedEntry {
+    /// The index of its key among the keys of the lookup.
+    key: usize,
+    seq: Seq,
 }
 
 /// The conclusion from key filters about an index entry.
@@ -47,8 +55,10 @@ pub(super) enum Shortcut {
 }
 
 impl<'w> Validator<'w> {
+    /// Chooses the tree and its components. `drops_recorded` is true if compactions add every write
+    /// that they drop to the obsolete set.
     pub(super) fn new(
-        work: &'w Work<'w>,
+        work: &'w RepairRun<'w>,
         layout: &Layout,
         drops_recorded: bool,
         attribute: &Attribute,
@@ -57,18 +67,18 @@ impl<'w> Validator<'w> {
         // After a change of strategy the key trees do not show everything: they lack deletions, and
         // replacements from before the index's own tree began.
         let converged = layout.coverage_at(Some(work.watermark())).has_converged();
-        let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| converged)) {
+        let (tree, has_every_write) = match (layout.keys, attribute.deleted.filter(|_| converged)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),
             (None, None) => (layout.data, true),
         };
         let levels = matches!(settings.merging, Merging::LazyLeveled | Merging::Leveled);
         let tiers = tree != layout.data || !levels;
-        let filters = tiers && settings.versions == 1;
+        let filters_decide = tiers && settings.versions == 1;
         let (mut probed, mut pruned, mut spans) = (Vec::new(), Vec::new(), Vec::new());
         for component in runs(work, tree) {
             let span = span(&component);
-            if filters && converged && span.max <= work.watermark() {
+            if filters_decide && converged && span.max <= work.watermark() {
                 pruned.push(span);
             } else {
                 probed.push(component);
@@ -80,9 +90,9 @@ impl<'w> Validator<'w> {
             spans,
             probed,
             pruned,
-            filters,
+            filters_decide,
             drops_recorded,
-            own,
+            has_every_write,
             versions: settings.versions as usize,
         }
     }
@@ -101,13 +111,13 @@ impl<'w> Validator<'w> {
     /// optimization). An index entry is valid if no component but its own may have the key,
     /// provided that the compaction of its component reported its drops.
     pub(super) fn shortcut(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Shortcut> {
-        if !self.filters {
+        if !self.filters_decide {
             return Ok(Shortcut::None);
         }
         let mut has_own = includes(&self.pruned, seq);
         for (component, span) in self.probed.iter().zip(&self.spans) {
             let is_own = span.min <= seq;
-            if span.max < seq || (is_own && self.drops_recorded && !self.own) {
+            if span.max < seq || (is_own && self.drops_recorded && !self.has_every_write) {
                 continue;
             }
             let may_contain = component.may_contain(key, cost)?;
@@ -116,7 +126,7 @@ impl<'w> Validator<'w> {
             }
             has_own |= may_contain;
         }
-        Ok(if has_own || !self.own {
+        Ok(if has_own || !self.has_every_write {
             Shortcut::Valid
         } else {
             Shortcut::Obsolete
@@ -125,7 +135,7 @@ impl<'w> Validator<'w> {
 
     /// True if an index entry is obsolete, given the newest entries found for its key.
     fn is_obsolete(&self, seq: Seq, newest: &[Seq]) -> bool {
-        match (newest, self.own) {
+        match (newest, self.has_every_write) {
             ([], true) => !includes(&self.pruned, seq),
             (_, true) => !newest.contains(&seq),
             (_, false) => newest.first().is_some_and(|newest| *newest > seq),
@@ -138,7 +148,7 @@ impl<'w> Validator<'w> {
         mut sorted: Sorted,
         mut collector: ObsoleteCollector<'_>,
         cost: Cost,
-    ) -> Result<()> {
+    ) -> TaskResult {
         let mut cursor = self.work.snapshot.entries_in(&self.probed, READAHEAD);
         let mut last: Option<Vec<u8>> = None;
         let mut newest: Vec<Seq> = Vec::new();
@@ -148,7 +158,7 @@ impl<'w> Validator<'w> {
             total.absorb(cursor);
             total
         };
-        let mut since = 0_u64;
+        let mut since_step = 0_u64;
         while let Some((key, seq)) = sorted.next_pair()? {
             if last.as_deref() != Some(key) {
                 newest.clear();
@@ -157,9 +167,9 @@ impl<'w> Validator<'w> {
                         newest.push(cursor.seq());
                     }
                     cursor.next()?;
-                    since += 1;
-                    if since >= PAUSE {
-                        since = 0;
+                    since_step += 1;
+                    if since_step >= STEP {
+                        since_step = 0;
                         collector.pause(&total(&cursor.cost()))?;
                     }
                 }
@@ -170,9 +180,9 @@ impl<'w> Validator<'w> {
             if self.is_obsolete(seq, &newest) {
                 collector.add(seq)?;
             }
-            since += 1;
-            if since >= PAUSE {
-                since = 0;
+            since_step += 1;
+            if since_step >= STEP {
+                since_step = 0;
                 collector.pause(&total(&cursor.cost()))?;
             }
         }
@@ -185,22 +195,24 @@ impl<'w> Validator<'w> {
         mut sorted: Sorted,
         mut collector: ObsoleteCollector<'_>,
         cost: Cost,
-    ) -> Result<()> {
-        // The keys, each once; and the index entries, each with the index of its key.
-        let (mut keys, mut index_entries) = (ByteList::default(), Vec::new());
+    ) -> TaskResult {
+        // The keys in order, each once.
+        let mut keys = ByteList::default();
+        let mut index_entries: Vec<ProbedEntry> = Vec::new();
         loop {
             let more = match sorted.next_pair()? {
                 Some((key, seq)) => {
                     if keys.last() != Some(key) {
                         keys.push(key);
                     }
-                    index_entries.push((keys.len() - 1, seq));
+                    let key = keys.len() - 1;
+                    index_entries.push(ProbedEntry { key, seq });
                     true
                 }
                 None => false,
             };
             let size =
-                keys.bytes() + keys.len() * 32 + index_entries.len() * size_of::<(usize, Seq)>();
+                keys.bytes() + keys.len() * 32 + index_entries.len() * size_of::<ProbedEntry>();
             if more && size < self.work.share() {
                 continue;
             }
@@ -214,10 +226,11 @@ impl<'w> Validator<'w> {
         }
     }
 
+    /// Validates index entries by one lookup of their keys.
     fn look_up(
         &self,
         keys: &ByteList,
-        index_entries: &[(usize, Seq)],
+        index_entries: &[ProbedEntry],
         collector: &mut ObsoleteCollector<'_>,
     ) -> Result<()> {
         let slices: Vec<&[u8]> = keys.iter().collect();
@@ -232,16 +245,17 @@ impl<'w> Validator<'w> {
             })?;
         let looked_up = &self.work.counts().looked_up;
         looked_up.fetch_add(slices.len() as u64, Relaxed);
-        for (at, seq) in index_entries {
-            let newest = newest.item(*at)?;
-            if self.is_obsolete(*seq, newest.as_slice()) {
-                collector.add(*seq)?;
+        for entry in index_entries {
+            let newest = newest.item(entry.key)?;
+            if self.is_obsolete(entry.seq, newest.as_slice()) {
+                collector.add(entry.seq)?;
             }
         }
         Ok(())
     }
 }
 
+/// The sequence numbers that a component spans.
 fn span(component: &Component) -> ComponentId {
     match component {
         Component::Run(run) => run.component(),
@@ -252,6 +266,7 @@ fn span(component: &Component) -> ComponentId {
     }
 }
 
+/// True if one of the spans has the number.
 fn includes(spans: &[ComponentId], seq: Seq) -> bool {
     spans.iter().any(|span| span.min <= seq && seq <= span.max)
 }

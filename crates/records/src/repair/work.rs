@@ -1,5 +1,9 @@
 //! The common parts of the repair methods: threads, progress, the rate limit, and writing the
-//! findings to the set.
+//! findings to the obsolete set.
+//!
+//! A method splits its work into tasks ([`RepairRun::run`]). Each task collects the obsolete writes
+//! that it finds in an [`ObsoleteCollector`], which also counts entries, keeps the rate limit and
+//! notices when the repair must stop.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -7,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
@@ -20,10 +25,38 @@ const STEP: u64 = 1024;
 const TICK: Duration = Duration::from_millis(50);
 
 /// The least memory of each thread, and of the buffer of findings.
-const LEAST_SHARE: usize = 16 << 10;
+const MIN_SHARE: usize = 16 << 10;
+
+/// Why tasks of a repair ended early.
+pub(super) enum Interrupted {
+    /// The progress callback has stopped the repair, or another task has failed.
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Interrupted {
+    fn from(error: Error) -> Interrupted {
+        Interrupted::Failed(error)
+    }
+}
+
+impl From<esker_lsm::Error> for Interrupted {
+    fn from(error: esker_lsm::Error) -> Interrupted {
+        Interrupted::Failed(error.into())
+    }
+}
+
+impl From<Misplaced> for Interrupted {
+    fn from(error: Misplaced) -> Interrupted {
+        Interrupted::Failed(error.into())
+    }
+}
+
+/// The result of tasks.
+pub(super) type TaskResult = std::result::Result<(), Interrupted>;
 
 /// A repair under way.
-pub(super) struct Work<'a> {
+pub(super) struct RepairRun<'a> {
     pub(super) group: &'a Group,
     pub(super) snapshot: Snapshot,
     /// The obsolete set at the beginning.
@@ -38,26 +71,26 @@ pub(super) struct Work<'a> {
     start: Instant,
     /// Findings that are not in the tree yet.
     buffer: Mutex<SeqSet>,
-    /// The threads must stop.
-    broken: AtomicBool,
-    /// They stop because of an error, not because the progress callback stopped the repair.
-    failed: AtomicBool,
+    /// The tasks must stop.
+    is_stopping: AtomicBool,
+    /// About how many entries the tasks visit.
     total: AtomicU64,
-    counts: Counts,
+    counts: RepairCounts,
 }
 
+/// The counts of a [`RepairReport`].
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct RepairCounts {
     pub(super) entries: AtomicU64,
     pub(super) sorted: AtomicU64,
     pub(super) spilled: AtomicU64,
     pub(super) looked_up: AtomicU64,
     found: AtomicU64,
-    bytes: AtomicU64,
+    bytes_read: AtomicU64,
 }
 
-/// The most threads, even if more are requested.
-const MOST_THREADS: usize = 64;
+/// The maximum number of threads, even if more are requested.
+const MAX_THREADS: usize = 64;
 
 /// The number of reading threads. A store without background threads must run deterministically, so
 /// no threads are started for it unless they are requested.
@@ -66,12 +99,12 @@ fn threads(options: &RepairOptions, group: &Group) -> usize {
         0 if group.options().background => {
             std::thread::available_parallelism().map_or(1, |threads| threads.get())
         }
-        threads => threads.min(MOST_THREADS),
+        threads => threads.min(MAX_THREADS),
     }
 }
 
-/// Reports the progress of a repair on the thread of its caller. Other threads have a reporter that
-/// does nothing.
+/// Reports the progress of a repair on the thread of its caller. The reporters of other threads do
+/// nothing.
 #[derive(Default)]
 pub(super) struct Reporter<'p> {
     report: Option<&'p dyn Fn()>,
@@ -91,17 +124,17 @@ pub(super) struct KeyPiece {
     pub(super) to: Option<Vec<u8>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> RepairRun<'a> {
     pub(super) fn new(
         group: &'a Group,
         superseded: TreeId,
         snapshot: Snapshot,
         known: Superseded,
         options: &'a RepairOptions,
-    ) -> Work<'a> {
+    ) -> RepairRun<'a> {
         let threads = threads(options, group);
-        let least = (LEAST_SHARE * (threads + 1)).min(group.options().memory_budget / 16);
-        Work {
+        let least = (MIN_SHARE * (threads + 1)).min(group.options().memory_budget / 16);
+        RepairRun {
             loan: (group.budget()).borrow(Account::Repairs, least, options.memory),
             group,
             target: snapshot.flushed().min(snapshot.seq()),
@@ -112,10 +145,9 @@ impl<'a> Work<'a> {
             superseded,
             start: Instant::now(),
             buffer: Mutex::default(),
-            broken: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
             total: AtomicU64::new(0),
-            counts: Counts::default(),
+            counts: RepairCounts::default(),
         }
     }
 
@@ -124,13 +156,14 @@ impl<'a> Work<'a> {
         self.known.repair_watermark()
     }
 
-    pub(super) fn counts(&self) -> &Counts {
+    /// The counts so far, of all tasks.
+    pub(super) fn counts(&self) -> &RepairCounts {
         &self.counts
     }
 
     /// The memory of each thread, in bytes.
     pub(super) fn share(&self) -> usize {
-        (self.loan.bytes() / (self.threads + 1)).max(LEAST_SHARE)
+        (self.loan.bytes() / (self.threads + 1)).max(MIN_SHARE)
     }
 
     /// Splits the keys of some components into ranges of similar size, for the threads.
@@ -140,79 +173,92 @@ impl<'a> Work<'a> {
             // More ranges than threads, so that a thread that finishes early can help the others.
             threads => threads * 4,
         };
-        let mut ranges = vec![KeyPiece {
-            from: Vec::new(),
-            to: None,
-        }];
+        let mut ranges = Vec::new();
+        let mut from = Vec::new();
         for cut in Component::cuts_of_all(components, pieces)? {
-            if let Some(last) = ranges.last_mut() {
-                last.to = Some(cut.clone());
-            }
-            ranges.push(KeyPiece {
-                from: cut,
-                to: None,
-            });
+            debug_assert!(cut > from, "the cuts are sorted");
+            let to = Some(cut.clone());
+            ranges.push(KeyPiece { from, to });
+            from = cut;
         }
+        ranges.push(KeyPiece { from, to: None });
         Ok(ranges)
     }
 
     /// Runs `each` on the tasks, which together visit `total` entries, and reports the progress.
     /// Uses the caller's thread if one is enough, else starts as many as the options say.
+    ///
+    /// # Errors
+    /// [`Interrupted::Failed`] with the first error of a task, [`Interrupted::Stopped`] if the
+    /// progress callback has stopped the repair before.
     pub(super) fn run<T: Send>(
         &self,
         tasks: Vec<T>,
         total: u64,
         progress: &mut OnRepair<'_>,
-        each: impl Fn(T, &Reporter<'_>) -> Result<()> + Sync,
-    ) -> Result<()> {
+        each: impl Fn(T, &Reporter<'_>) -> TaskResult + Sync,
+    ) -> TaskResult {
         self.total.store(total, Relaxed);
         let mut notify = || {
             if self.report_progress(progress).is_break() {
-                self.broken.store(true, Relaxed);
+                self.is_stopping.store(true, Relaxed);
             }
         };
         notify();
         let threads = self.threads.min(tasks.len());
-        let result = match threads {
-            0 | 1 => {
-                let notify = RefCell::new(&mut notify);
-                let report = || {
-                    if let Ok(mut notify) = notify.try_borrow_mut() {
-                        notify();
-                    }
-                };
-                let reporter = Reporter {
-                    report: Some(&report),
-                };
-                let mut tasks = tasks.into_iter();
-                let result = tasks.try_for_each(|task| {
-                    self.go_on()?;
-                    each(task, &reporter)
-                });
-                self.fail(result)
-            }
-            threads => self.run_on(threads, tasks, &mut notify, &each),
+        let result = if threads <= 1 {
+            self.run_here(tasks, &mut notify, &each)
+        } else {
+            self.run_on(threads, tasks, &mut notify, &each)
         };
         // Too late to cancel.
         let _ = self.report_progress(progress);
         result
     }
 
-    /// Records that an error ended a task, unless the repair was cancelled before.
-    fn fail(&self, result: Result<()>) -> Result<()> {
-        if result.is_err() && !self.broken.swap(true, Relaxed) {
-            self.failed.store(true, Relaxed);
+    /// Stops the other tasks because one was interrupted. Returns the reason for the end of the
+    /// repair: an error after the repair was stopped does not count.
+    fn interrupt(&self, reason: Interrupted) -> Interrupted {
+        if self.is_stopping.swap(true, Relaxed) {
+            Interrupted::Stopped
+        } else {
+            reason
         }
-        result
     }
 
+    /// Runs the tasks on the caller's thread.
+    fn run_here<T>(
+        &self,
+        tasks: Vec<T>,
+        notify: &mut dyn FnMut(),
+        each: &impl Fn(T, &Reporter<'_>) -> TaskResult,
+    ) -> TaskResult {
+        let notify = RefCell::new(notify);
+        let report = || {
+            // The callback is not called from within itself.
+            if let Ok(mut notify) = notify.try_borrow_mut() {
+                notify();
+            }
+        };
+        let reporter = Reporter {
+            report: Some(&report),
+        };
+        let mut tasks = tasks.into_iter();
+        let result = tasks.try_for_each(|task| {
+            self.check_stop()?;
+            each(task, &reporter)
+        });
+        result.map_err(|reason| self.interrupt(reason))
+    }
+
+    /// Runs the tasks on new threads, and reports the progress on the caller's.
     fn run_on<T: Send>(
         &self,
         threads: usize,
         tasks: Vec<T>,
         notify: &mut dyn FnMut(),
-        each: &(impl Fn(T, &Reporter<'_>) -> Result<()> + Sync),
-    ) -> Result<()> {
+        each: &(impl Fn(T, &Reporter<'_>) -> TaskResult + Sync),
+    ) -> TaskResult {
         let tasks = Mutex::new(tasks.into_iter());
         let next = || tasks.lock().next();
         let mut result = Ok(());
@@ -225,7 +271,8 @@ impl<'a> Work<'a> {
                     while result.is_ok()
                         && let Some(task) = next()
                     {
-                        result = self.go_on().and_then(|()| each(task, &Reporter::default()));
+                        let may_run = self.check_stop();
+                        result = may_run.and_then(|()| each(task, &Reporter::default()));
                     }
                     // The receiver is dropped when the caller has returned.
                     let _ = done.send(result);
@@ -234,8 +281,7 @@ impl<'a> Work<'a> {
             drop(done);
             loop {
                 match ended.recv_timeout(TICK) {
-                    // The other tasks can stop.
-                    Ok(Err(error)) if result.is_ok() => result = self.fail(Err(error)),
+                    Ok(Err(reason)) if result.is_ok() => result = Err(self.interrupt(reason)),
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => notify(),
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -245,37 +291,38 @@ impl<'a> Work<'a> {
         result
     }
 
+    /// Calls the progress callback with the entries so far.
     fn report_progress(&self, progress: &mut OnRepair<'_>) -> ControlFlow<()> {
         let done = self.counts.entries.load(Relaxed);
         let total = self.total.load(Relaxed).max(done);
         progress(RepairProgress { done, total })
     }
 
-    fn go_on(&self) -> Result<()> {
-        if self.broken.load(Relaxed) {
-            Err(Error::Cancelled { deadline: false })
+    /// [`Interrupted::Stopped`] if the tasks must stop.
+    fn check_stop(&self) -> TaskResult {
+        if self.is_stopping.load(Relaxed) {
+            Err(Interrupted::Stopped)
         } else {
             Ok(())
         }
     }
 
     /// Counts entries and bytes read, and sleeps to keep the rate limit.
-    fn step(&self, entries: u64, bytes: u64, reporter: &Reporter<'_>) -> Result<()> {
+    fn step(&self, entries: u64, bytes: u64, reporter: &Reporter<'_>) -> TaskResult {
         self.counts.entries.fetch_add(entries, Relaxed);
-        let bytes = self.counts.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let bytes = self.counts.bytes_read.fetch_add(bytes, Relaxed) + bytes;
         reporter.report();
-        let rate = self.options.bytes_per_second.unwrap_or(0);
-        if rate > 0 {
+        if let Some(rate) = self.options.bytes_per_second.filter(|rate| *rate > 0) {
             let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
             while let Some(rest) = due.checked_sub(self.start.elapsed())
                 && !rest.is_zero()
             {
-                self.go_on()?;
+                self.check_stop()?;
                 std::thread::sleep(rest.min(TICK));
                 reporter.report();
             }
         }
-        self.go_on()
+        self.check_stop()
     }
 
     /// Takes numbers of obsolete writes. A full buffer is written to the tree, for all indexes
@@ -293,6 +340,7 @@ impl<'a> Work<'a> {
         self.write(&full, None)
     }
 
+    /// Adds numbers to the obsolete set, and moves the watermark to `watermark` if that is given.
     fn write(&self, numbers: &SeqSet, watermark: Option<Seq>) -> Result<()> {
         let mut numbers = numbers.iter().map(Ok);
         Ok(self
@@ -301,13 +349,17 @@ impl<'a> Work<'a> {
     }
 
     /// Writes the remaining findings, and moves the watermark if the repair is complete.
-    pub(super) fn finish(&self, result: Result<()>) -> Result<RepairReport> {
-        let broke = result.is_err() && !self.failed.load(Relaxed);
-        if !broke {
-            result?;
-        }
+    ///
+    /// # Errors
+    /// The error of the tasks; also any write error.
+    pub(super) fn finish(&self, result: TaskResult) -> Result<RepairReport> {
+        let complete = match result {
+            Ok(()) => true,
+            Err(Interrupted::Stopped) => false,
+            Err(Interrupted::Failed(error)) => return Err(error),
+        };
         let found = std::mem::take(&mut *self.buffer.lock());
-        let watermark = Some(self.target).filter(|target| !broke && *target > self.watermark());
+        let watermark = Some(self.target).filter(|target| complete && *target > self.watermark());
         if !found.is_empty() || watermark.is_some() {
             self.write(&found, watermark)?;
         }
@@ -321,40 +373,42 @@ impl<'a> Work<'a> {
             found: counts.found.load(Relaxed),
             watermark_before: self.watermark(),
             watermark: self.watermark(),
-            bytes_read: counts.bytes.load(Relaxed),
+            bytes_read: counts.bytes_read.load(Relaxed),
             elapsed: self.start.elapsed(),
-            complete: !broke,
+            complete,
         })
     }
 }
 
 /// The counts and findings of one thread.
 pub(super) struct ObsoleteCollector<'w> {
-    work: &'w Work<'w>,
+    run: &'w RepairRun<'w>,
     reporter: &'w Reporter<'w>,
     /// The cost of lookups.
     pub(super) cost: Cost,
+    /// Entries visited.
     entries: u64,
     /// Bytes reported so far.
-    reported: u64,
+    reported_bytes: u64,
+    /// Findings that are not in the buffer of the repair yet.
     found: Vec<Seq>,
 }
 
 impl<'w> ObsoleteCollector<'w> {
-    pub(super) fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>) -> ObsoleteCollector<'w> {
+    pub(super) fn new(run: &'w RepairRun<'w>, reporter: &'w Reporter<'w>) -> ObsoleteCollector<'w> {
         ObsoleteCollector {
-            work,
+            run,
             reporter,
             cost: Cost::default(),
             entries: 0,
-            reported: 0,
+            reported_bytes: 0,
             found: Vec::new(),
         }
     }
 
     /// Counts an entry of a scan whose cursors have cost `scanned` so far.
     #[inline]
-    pub(super) fn entry(&mut self, scanned: impl FnOnce() -> Cost) -> Result<()> {
+    pub(super) fn entry(&mut self, scanned: impl FnOnce() -> Cost) -> TaskResult {
         self.entries += 1;
         if self.entries.is_multiple_of(STEP) {
             self.step(STEP, &scanned())
@@ -363,41 +417,42 @@ impl<'w> ObsoleteCollector<'w> {
         }
     }
 
-    fn step(&mut self, entries: u64, scanned: &Cost) -> Result<()> {
+    /// Reports entries and the bytes read since the last report.
+    fn step(&mut self, entries: u64, scanned: &Cost) -> TaskResult {
         let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
-        let new = bytes.saturating_sub(self.reported);
-        self.reported = bytes;
-        self.work.step(entries, new, self.reporter)
+        let new = bytes.saturating_sub(self.reported_bytes);
+        self.reported_bytes = bytes;
+        self.run.step(entries, new, self.reporter)
     }
 
     /// Reports the bytes read since the last report.
-    pub(super) fn pause(&mut self, scanned: &Cost) -> Result<()> {
+    pub(super) fn pause(&mut self, scanned: &Cost) -> TaskResult {
         self.step(0, scanned)
     }
 
     /// Adds an obsolete write.
     #[inline]
     pub(super) fn add(&mut self, seq: Seq) -> Result<()> {
-        if self.work.known.contains(seq) {
+        if self.run.known.contains(seq) {
             return Ok(());
         }
         self.found.push(seq);
         if self.found.len() < STEP as usize {
             Ok(())
         } else {
-            self.work.take(&mut self.found)
+            self.run.take(&mut self.found)
         }
     }
 
-    /// Ends a scan.
-    pub(super) fn finish(mut self, scanned: &Cost) -> Result<()> {
-        self.work.take(&mut self.found)?;
+    /// Ends a scan: passes on the findings, and reports the rest of the entries.
+    pub(super) fn finish(mut self, scanned: &Cost) -> TaskResult {
+        self.run.take(&mut self.found)?;
         let rest = self.entries % STEP;
         let result = self.step(rest, scanned);
         let total = Cost::default();
         total.absorb(scanned);
         total.absorb(&self.cost);
-        self.work.group.count(&total);
+        self.run.group.count(&total);
         result
     }
 }

@@ -179,7 +179,7 @@ impl View {
 
     /// The record of `key`; `None` if the snapshot has none, or it has expired.
     pub(crate) fn get(&self, key: Key) -> Result<Option<Record>> {
-        self.dataset.current.usage.got();
+        self.dataset.current.usage.count_get();
         let cost = self.snapshot.cost();
         cost.check()?;
         let layout = || Arc::clone(&self.layout);
@@ -205,7 +205,7 @@ impl View {
             }
         })?;
         let records = keys.into_iter().zip(found).map(|(key, found)| {
-            self.dataset.current.usage.got();
+            self.dataset.current.usage.count_get();
             let Some((seq, stored)) = found else {
                 return Ok(None);
             };

@@ -60,7 +60,7 @@ fn text(path: &Path, ty: Type, remark: Remark) -> String {
             let number = ty.number_of(micros);
             let unit = ty.unit_name();
             let other = (Type::TIMES.into_iter())
-                .find(|other| !ty.is_said_by(*other) && other.is_usual_year(number));
+                .find(|other| !ty.is_allowed_by(*other) && other.is_usual_year(number));
             let hint = other.map(|other| {
                 let unit = other.unit_name();
                 format!(

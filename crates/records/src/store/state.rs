@@ -130,14 +130,14 @@ impl DatasetState {
     /// The layout in `version`; the latest one if `version` lacks the dataset.
     pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
         let latest = self.layout.load();
-        if latest.seen() == version.changes() {
+        if latest.valid_change() == version.changes() {
             return Arc::clone(&latest);
         }
         let Some(tree) = version.trees.get(&self.data) else {
             return Arc::clone(&latest);
         };
         if latest.is_of(&tree.config) {
-            latest.mark_seen_in(version);
+            latest.note_valid_in(version);
             return Arc::clone(&latest);
         }
         // By the name that the dataset had in this version, because its trees were named by it.
@@ -151,7 +151,7 @@ impl DatasetState {
         let layout = Arc::new(layout);
         // An old snapshot has an old layout, which must not become the latest.
         self.layout.rcu(|latest| {
-            if latest.seen() < layout.seen() {
+            if latest.valid_change() < layout.valid_change() {
                 layout.clone()
             } else {
                 latest.clone()

@@ -22,20 +22,23 @@ const WINDOW: u64 = 1 << 16;
 pub(crate) struct Measured {
     /// Records put, inserted and deleted.
     pub(crate) written: u64,
-    /// Writes known to replace a record or not, and those that do.
+    /// Writes that are known to replace a record or not.
     pub(crate) known: u64,
+    /// Of these, writes that replace one.
     pub(crate) replaced: u64,
-    /// Index-only queries; the index entries that they visited, and those whose keys they probed in
-    /// the primary-key index.
+    /// Index-only queries.
     #[serde(rename = "index_only_queries")]
-    pub(crate) bare: u64,
+    pub(crate) index_only: u64,
+    /// The index entries that they visited.
     pub(crate) entries: u64,
+    /// Of these, entries whose keys they probed in the primary-key index.
     pub(crate) probed: u64,
-    /// Other queries of an index, the records that they fetched, and the fetched records that were
-    /// obsolete.
+    /// Other queries of an index.
     #[serde(rename = "fetching_queries")]
     pub(crate) fetching: u64,
+    /// The records that they fetched.
     pub(crate) fetched: u64,
+    /// Of these, records that were obsolete.
     pub(crate) wasted: u64,
     /// Records that scans of tables with summaries visited.
     pub(crate) scanned: u64,
@@ -45,12 +48,13 @@ impl Measured {
     /// The number of counts.
     pub(crate) const COUNTS: usize = 10;
 
-    pub(crate) fn values(&self) -> [u64; 10] {
+    /// The counts, in the order of the fields.
+    pub(crate) fn values(&self) -> [u64; Measured::COUNTS] {
         [
             self.written,
             self.known,
             self.replaced,
-            self.bare,
+            self.index_only,
             self.entries,
             self.probed,
             self.fetching,
@@ -60,12 +64,13 @@ impl Measured {
         ]
     }
 
-    pub(crate) fn from_values(values: [u64; 10]) -> Measured {
+    /// The inverse of [`Measured::values`].
+    pub(crate) fn from_values(values: [u64; Measured::COUNTS]) -> Measured {
         let [
             written,
             known,
             replaced,
-            bare,
+            index_only,
             entries,
             probed,
             fetching,
@@ -77,7 +82,7 @@ impl Measured {
             written,
             known,
             replaced,
-            bare,
+            index_only,
             entries,
             probed,
             fetching,
@@ -147,11 +152,11 @@ pub(crate) struct KeptMaintenance {
     pub(crate) error: Option<String>,
 }
 
-/// Maintenance state besides the counts.
+/// The state of a dataset's maintenance, besides the counts.
 #[derive(Default)]
-pub(crate) struct Remembered {
+pub(crate) struct MaintenanceState {
     pub(crate) repair: Option<LastRepair>,
-    /// The reasons for the present strategy, and what would change it, as text.
+    /// The last choice of the strategy.
     pub(crate) choice: Option<StrategyChoice>,
     /// The last error, unless a later attempt succeeded.
     pub(crate) error: Option<String>,
@@ -160,15 +165,16 @@ pub(crate) struct Remembered {
     /// The error of the last attempt to write the obsolete writes that queries found, unless a
     /// later one succeeded.
     pub(crate) not_kept: Option<String>,
-    /// The number of failures in a row, and of rounds still to skip.
+    /// The number of failures in a row.
     failures: u32,
+    /// The number of rounds still to skip.
     pause: u32,
 }
 
-/// The most rounds that are skipped after a failure: about two minutes.
-const LONGEST_PAUSE: u32 = 255;
+/// The maximum number of rounds that are skipped after a failure: about two minutes.
+const MAX_PAUSE: u32 = 255;
 
-impl Remembered {
+impl MaintenanceState {
     /// True if this round must be skipped. To be called once per round. Counted in rounds, not
     /// time, so that a store without background threads is deterministic.
     pub(crate) fn pauses(&mut self) -> bool {
@@ -177,40 +183,54 @@ impl Remembered {
         pauses
     }
 
+    /// Records that a round succeeded.
     pub(crate) fn succeeded(&mut self) {
         self.error = None;
         self.failures = 0;
     }
 
+    /// Records the error of a round, and lengthens the pause: 1, 3, 7 rounds and so on.
     pub(crate) fn failed(&mut self, error: &Error) {
         self.error = Some(error.to_string());
         self.failures = self.failures.saturating_add(1);
-        // 1, 3, 7 and so on.
-        let pause = 1_u32.checked_shl(self.failures).unwrap_or(0);
-        self.pause = pause.wrapping_sub(1).min(LONGEST_PAUSE);
+        let pause = 1_u32
+            .checked_shl(self.failures)
+            .map_or(MAX_PAUSE, |pause| pause - 1);
+        self.pause = pause.min(MAX_PAUSE);
     }
 }
 
 /// The live counts of a dataset.
 #[derive(Default)]
-pub(crate) struct Live {
-    counts: [AtomicU64; 10],
+pub(crate) struct LiveMeasurements {
+    counts: [AtomicU64; Measured::COUNTS],
     /// All writes and queries since the dataset was opened.
     operations: AtomicU64,
-    /// Since the last repair: keys probed, and obsolete records fetched.
+    /// Keys probed since the last repair.
     probed: AtomicU64,
+    /// Obsolete records fetched since the last repair.
     wasted: AtomicU64,
-    pub(crate) remembered: Mutex<Remembered>,
+    pub(crate) remembered: Mutex<MaintenanceState>,
 }
 
-impl Live {
+/// The work that queries have wasted since the last repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WastedWork {
+    /// Keys probed.
+    pub(crate) probed: u64,
+    /// Obsolete records fetched.
+    pub(crate) fetched: u64,
+}
+
+impl LiveMeasurements {
+    /// Adds counts, and halves all of them if they are more than a window.
     pub(crate) fn add(&self, counts: Measured) {
         for (counter, n) in self.counts.iter().zip(counts.values()) {
             if n > 0 {
                 counter.fetch_add(n, Relaxed);
             }
         }
-        let operations = counts.written + counts.bare + counts.fetching;
+        let operations = counts.written + counts.index_only + counts.fetching;
         for (counter, n) in [
             (&self.probed, counts.probed),
             (&self.wasted, counts.wasted),
@@ -221,17 +241,16 @@ impl Live {
             }
         }
         let now = self.read();
-        if now.written + now.bare + now.fetching > WINDOW {
+        if now.written + now.index_only + now.fetching > WINDOW {
             for counter in &self.counts {
                 counter.store(counter.load(Relaxed) / 2, Relaxed);
             }
         }
     }
 
+    /// The counts now.
     pub(crate) fn read(&self) -> Measured {
-        Measured::from_values(std::array::from_fn(|at| {
-            self.counts.get(at).map_or(0, |count| count.load(Relaxed))
-        }))
+        Measured::from_values(self.counts.each_ref().map(|count| count.load(Relaxed)))
     }
 
     /// Writes and queries since the dataset was opened.
@@ -239,9 +258,12 @@ impl Live {
         self.operations.load(Relaxed)
     }
 
-    /// Since the last repair: keys probed, and obsolete records fetched.
-    pub(crate) fn wasted(&self) -> (u64, u64) {
-        (self.probed.load(Relaxed), self.wasted.load(Relaxed))
+    /// The work that queries have wasted since the last repair.
+    pub(crate) fn wasted(&self) -> WastedWork {
+        WastedWork {
+            probed: self.probed.load(Relaxed),
+            fetched: self.wasted.load(Relaxed),
+        }
     }
 
     /// Records a repair. Under a blind strategy it also shows how many writes replaced a record.
@@ -263,6 +285,7 @@ impl Live {
         remembered.error = None;
     }
 
+    /// The part to store.
     pub(crate) fn kept(&self) -> KeptMaintenance {
         let remembered = self.remembered.lock();
         let error = remembered.error.as_ref().or(remembered.not_kept.as_ref());
@@ -274,17 +297,18 @@ impl Live {
         }
     }
 
-    pub(crate) fn new(kept: KeptMaintenance) -> Live {
+    /// Begins with a stored part.
+    pub(crate) fn new(kept: KeptMaintenance) -> LiveMeasurements {
         let counts = kept.measured.bounded().values();
-        Live {
+        LiveMeasurements {
             counts: counts.map(AtomicU64::new),
-            remembered: Mutex::new(Remembered {
+            remembered: Mutex::new(MaintenanceState {
                 repair: kept.last_repair,
                 choice: kept.choice,
                 error: kept.error,
-                ..Remembered::default()
+                ..MaintenanceState::default()
             }),
-            ..Live::default()
+            ..LiveMeasurements::default()
         }
     }
 }

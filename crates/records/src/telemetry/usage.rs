@@ -17,23 +17,25 @@ use esker_model::schema::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{KeptMaintenance, Live, Measured};
+use super::{KeptMaintenance, LiveMeasurements, Measured};
 
+/// The name of the file.
 const NAME: &str = "USAGE";
+/// The name of the file while it is written.
 const TEMPORARY: &str = "USAGE.new";
 
 /// A larger file is not a usage file.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The most attributes counted per dataset. Queries may use any path, so a program that generates
-/// paths must not fill the memory.
+/// The maximum number of attributes counted per dataset. Queries may use any path, so a program
+/// that generates paths must not fill the memory.
 const MAX_PATHS: usize = 2 * MAX_INDEXES;
 
 /// The number of validations at which their counters are halved.
 const WASTE_WINDOW: u64 = 1 << 20;
 
 /// The number of queries that a stripe counts before they are folded into the shared counters.
-const FOLDED_TOGETHER: u64 = 64;
+const MAX_UNFOLDED: u64 = 64;
 
 /// How queries used an attribute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,10 +58,14 @@ pub struct QueryStats {
 
 /// The counters of one attribute, in the order of [`QueryStats::values`], by stripe.
 #[derive(Default)]
-struct LiveQueryStats(LazyStriped<[AtomicU64; 6]>);
+struct LiveQueryStats(LazyStriped<[AtomicU64; QueryStats::COUNTS]>);
 
 impl QueryStats {
-    fn values(&self) -> [u64; 6] {
+    /// The number of counts.
+    const COUNTS: usize = 6;
+
+    /// The counts, in the order of the fields.
+    fn values(&self) -> [u64; QueryStats::COUNTS] {
         [
             self.lookups,
             self.ranges,
@@ -70,7 +76,8 @@ impl QueryStats {
         ]
     }
 
-    fn from_values(values: [u64; 6]) -> QueryStats {
+    /// The inverse of [`QueryStats::values`].
+    fn from_values(values: [u64; QueryStats::COUNTS]) -> QueryStats {
         let [lookups, ranges, limited, limits, range_rows, scans] = values;
         QueryStats {
             lookups,
@@ -82,6 +89,7 @@ impl QueryStats {
         }
     }
 
+    /// Limits all counts so that sums do not overflow.
     fn bounded(self) -> QueryStats {
         QueryStats::from_values(self.values().map(bounded))
     }
@@ -103,7 +111,7 @@ impl LiveQueryStats {
     }
 
     fn read(&self) -> QueryStats {
-        let mut sums = [0; 6];
+        let mut sums = [0; QueryStats::COUNTS];
         for counters in self.0.iter() {
             for (sum, counter) in sums.iter_mut().zip(counters) {
                 *sum += counter.load(Relaxed);
@@ -155,28 +163,29 @@ fn bounded(n: u64) -> u64 {
 
 /// The live counters of a dataset, shared by its handles.
 ///
-/// Reads count by stripe, so that threads do not write to shared memory. Counters that decisions
-/// use are folded into shared ones: after some queries, and completely when they are read
+/// StripeCounts count by stripe, so that threads do not write to shared memory. Counters that
+/// decisions use are folded into shared ones: after some queries, and completely when they are read
 /// ([`Usage::maintenance`]).
 #[derive(Default)]
 pub(crate) struct Usage {
     puts: AtomicU64,
     deletes: AtomicU64,
-    reads: LazyStriped<Reads>,
+    stripes: LazyStriped<StripeCounts>,
     attributes: ArcSwap<BTreeMap<Path, Arc<LiveQueryStats>>>,
-    /// Obsolete candidates of indexes, and all validated candidates. Not stored.
+    /// Obsolete candidates of indexes. Not stored.
     obsolete: AtomicU64,
+    /// All validated candidates of indexes. Not stored.
     validated: AtomicU64,
     /// The write count when the counters were last stored.
     kept: AtomicU64,
-    live: Live,
+    live: LiveMeasurements,
 }
 
 /// The counts of one stripe.
 #[derive(Default)]
-struct Reads {
+struct StripeCounts {
     gets: AtomicU64,
-    // Queries that were not folded into the shared counters yet.
+    /// The queries since the counts below were folded into the shared counters.
     queries: AtomicU64,
     obsolete: AtomicU64,
     validated: AtomicU64,
@@ -184,15 +193,16 @@ struct Reads {
 }
 
 impl Usage {
+    /// Begins with stored counts.
     pub(crate) fn new(counts: &UsageCounts) -> Usage {
         let usage = Usage {
-            live: Live::new(counts.maintenance.clone()),
+            live: LiveMeasurements::new(counts.maintenance.clone()),
             ..Usage::default()
         };
         usage.puts.store(counts.puts, Relaxed);
         usage.deletes.store(counts.deletes, Relaxed);
         usage.kept.store(counts.puts + counts.deletes, Relaxed);
-        usage.reads.mine().gets.store(counts.gets, Relaxed);
+        usage.stripes.mine().gets.store(counts.gets, Relaxed);
         let attributes = counts.attributes.iter();
         let live = attributes
             .map(|(path, queries)| (path.clone(), Arc::new(LiveQueryStats::new(*queries))));
@@ -201,9 +211,9 @@ impl Usage {
     }
 
     /// The measurements for maintenance, including all queries so far.
-    pub(crate) fn maintenance(&self) -> &Live {
-        for reads in self.reads.iter() {
-            self.fold(reads);
+    pub(crate) fn maintenance(&self) -> &LiveMeasurements {
+        for stripe in self.stripes.iter() {
+            self.fold(stripe);
         }
         &self.live
     }
@@ -214,7 +224,7 @@ impl Usage {
     }
 
     /// Counts a committed batch.
-    pub(crate) fn wrote(&self, puts: u64, deletes: u64, measured: Measured) {
+    pub(crate) fn count_batch(&self, puts: u64, deletes: u64, measured: Measured) {
         self.puts.fetch_add(puts, Relaxed);
         self.deletes.fetch_add(deletes, Relaxed);
         self.live.add(measured);
@@ -222,26 +232,26 @@ impl Usage {
 
     /// Counts a query: its obsolete candidates, all candidates that it validated, and its
     /// measurements.
-    pub(crate) fn queried(&self, obsolete: u64, validated: u64, measured: Measured) {
-        let reads = self.reads.mine();
-        add(&reads.obsolete, obsolete);
-        add(&reads.validated, validated);
-        for (counter, n) in reads.measured.iter().zip(measured.values()) {
+    pub(crate) fn count_query(&self, obsolete: u64, validated: u64, measured: Measured) {
+        let stripe = self.stripes.mine();
+        add(&stripe.obsolete, obsolete);
+        add(&stripe.validated, validated);
+        for (counter, n) in stripe.measured.iter().zip(measured.values()) {
             add(counter, n);
         }
-        if reads.queries.fetch_add(1, Relaxed) + 1 >= FOLDED_TOGETHER {
-            self.fold(reads);
+        if stripe.queries.fetch_add(1, Relaxed) + 1 >= MAX_UNFOLDED {
+            self.fold(stripe);
         }
     }
 
     /// Moves the counts of a stripe to the shared counters.
-    fn fold(&self, reads: &Reads) {
-        if reads.queries.swap(0, Relaxed) == 0 {
+    fn fold(&self, stripe: &StripeCounts) {
+        if stripe.queries.swap(0, Relaxed) == 0 {
             return;
         }
         let (obsolete, validated) = (
-            reads.obsolete.swap(0, Relaxed),
-            reads.validated.swap(0, Relaxed),
+            stripe.obsolete.swap(0, Relaxed),
+            stripe.validated.swap(0, Relaxed),
         );
         // Older queries count less.
         if self.validated.fetch_add(validated, Relaxed) > WASTE_WINDOW {
@@ -251,30 +261,28 @@ impl Usage {
                 .store(self.obsolete.load(Relaxed) / 2, Relaxed);
         }
         self.obsolete.fetch_add(obsolete, Relaxed);
-        self.live
-            .add(Measured::from_values(std::array::from_fn(|at| {
-                let counter = reads.measured.get(at);
-                counter.map_or(0, |counter| counter.swap(0, Relaxed))
-            })));
+        let measured = stripe.measured.each_ref();
+        let measured = measured.map(|counter| counter.swap(0, Relaxed));
+        self.live.add(Measured::from_values(measured));
     }
 
     /// True if so many candidates were obsolete that probing the primary-key index before fetching
     /// records pays off. May miss the last queries of other threads.
     pub(crate) fn is_wasteful(&self) -> bool {
-        let reads = self.reads.mine();
-        let obsolete = self.obsolete.load(Relaxed) + reads.obsolete.load(Relaxed);
-        let validated = self.validated.load(Relaxed) + reads.validated.load(Relaxed);
+        let stripe = self.stripes.mine();
+        let obsolete = self.obsolete.load(Relaxed) + stripe.obsolete.load(Relaxed);
+        let validated = self.validated.load(Relaxed) + stripe.validated.load(Relaxed);
         obsolete.saturating_mul(8) > validated
     }
 
     /// Counts a get.
     #[inline]
-    pub(crate) fn got(&self) {
-        self.reads.mine().gets.fetch_add(1, Relaxed);
+    pub(crate) fn count_get(&self) {
+        self.stripes.mine().gets.fetch_add(1, Relaxed);
     }
 
     /// Counts a query of an attribute.
-    pub(crate) fn queried_by(&self, path: &Path, queries: QueryStats) {
+    pub(crate) fn count_attribute_query(&self, path: &Path, queries: QueryStats) {
         if let Some(live) = self.attributes.load().get(path) {
             return live.add(queries);
         }
@@ -286,18 +294,20 @@ impl Usage {
             }
             next
         });
+        // Not counted if there are too many paths.
         if let Some(live) = self.attributes.load().get(path) {
             live.add(queries);
         }
     }
 
+    /// The counts now.
     pub(crate) fn read(&self) -> UsageCounts {
         let attributes = self.attributes.load();
         UsageCounts {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
             maintenance: self.maintenance().kept(),
-            gets: self.reads.iter().map(|r| r.gets.load(Relaxed)).sum(),
+            gets: self.stripes.iter().map(|r| r.gets.load(Relaxed)).sum(),
             attributes: attributes
                 .iter()
                 .map(|(path, live)| (path.clone(), live.read()))
@@ -312,7 +322,7 @@ impl Usage {
     }
 }
 
-/// Adds without writing to the counter if `n` is 0.
+/// Adds to a counter, without writing to it if `n` is 0.
 fn add(counter: &AtomicU64, n: u64) {
     if n > 0 {
         counter.fetch_add(n, Relaxed);
@@ -327,6 +337,7 @@ pub(crate) fn load(fs: &dyn Fs, dir: &FsPath) -> BTreeMap<String, UsageCounts> {
         .collect()
 }
 
+/// The content of a file of usage counts; `None` if it is missing or unreadable.
 fn read(fs: &dyn Fs, path: &FsPath) -> Option<Map<String, Json>> {
     if !fs.exists(path) {
         return None;
@@ -360,7 +371,7 @@ mod tests {
     #[test]
     fn counts_of_reads_are_exact() {
         const THREADS: u64 = 40;
-        const QUERIES: u64 = 2 * FOLDED_TOGETHER + 7;
+        const QUERIES: u64 = 2 * MAX_UNFOLDED + 7;
         let usage = Usage::new(&UsageCounts {
             gets: 5,
             ..UsageCounts::default()
@@ -380,20 +391,21 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for _ in 0..QUERIES {
-                        usage.got();
-                        usage.queried_by(&path, queries);
-                        usage.queried(2, 4, measured);
+                        usage.count_get();
+                        usage.count_attribute_query(&path, queries);
+                        usage.count_query(2, 4, measured);
                     }
                 });
             }
-            // Reads of the counters in the meantime have no effect.
+            // StripeCounts of the counters in the meantime have no effect.
             for _ in 0..100 {
                 assert!(usage.maintenance().operations() <= THREADS * QUERIES);
             }
         });
         let all = THREADS * QUERIES;
         assert_eq!(usage.maintenance().operations(), all);
-        assert_eq!(usage.maintenance().wasted(), (0, 3 * all));
+        assert_eq!(usage.maintenance().wasted().probed, 0);
+        assert_eq!(usage.maintenance().wasted().fetched, 3 * all);
         assert_eq!(usage.validated.load(Relaxed), 4 * all);
         assert_eq!(usage.obsolete.load(Relaxed), 2 * all);
         let counts = usage.read();
@@ -405,9 +417,9 @@ mod tests {
     #[test]
     fn a_thread_sees_its_own_waste_at_once() {
         let usage = Usage::default();
-        usage.queried(0, 100, Measured::default());
+        usage.count_query(0, 100, Measured::default());
         assert!(!usage.is_wasteful());
-        usage.queried(30, 30, Measured::default());
+        usage.count_query(30, 30, Measured::default());
         assert!(usage.is_wasteful());
         assert_eq!(usage.validated.load(Relaxed), 0, "nothing was folded yet");
     }

@@ -15,6 +15,7 @@ static RANDOM: OnceLock<RandomState> = OnceLock::new();
 
 /// The next key.
 pub(super) fn next() -> String {
+    // 0 if the clock is before 1970: keys ascend all the same.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = since.map_or(0, |since| since.as_nanos());
     // 4096 parts of a millisecond.
@@ -33,8 +34,8 @@ pub(super) fn next() -> String {
     )
 }
 
-/// Writes the record to `out`, with a generated key of the name `field` in front. False if `json`
-/// is not an object.
+/// Writes the record `json` to `out`, with a generated key in the field `field` in front of its
+/// other fields. False if `json` is not an object.
 pub(super) fn add(field: &str, json: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(at) = json.iter().position(|byte| *byte == b'{') else {
         return false;

@@ -12,13 +12,22 @@ use esker_model::record::{EXPIRES, UNINDEXED, encode};
 use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
-use super::pre_images::{Expectation, Replaced, Touched};
+use super::pre_images::{Expectation, Replaced, Replacements, Touched, UnexpectedRecord};
 use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{IndexEntry, Writes, WritesSavepoint};
 use crate::store::{ExpiryEntry, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
+
+/// Whether a put or a deletion is part of an insert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyRule {
+    /// The key may have a record before the batch.
+    MayExist,
+    /// An insert: the commit fails if the key has a record before the batch.
+    MustBeNew,
+}
 
 /// The writes of a batch to one dataset. A batch of several datasets has a part for each.
 pub(crate) struct DatasetWrites {
@@ -33,8 +42,8 @@ pub(crate) struct DatasetWrites {
     value: Vec<u8>,
     /// The written keys, if the commit must look up what they replace.
     pub(super) touched: Vec<Touched>,
-    /// Whether a record was inserted.
-    inserts: bool,
+    /// A key must be new.
+    has_inserts: bool,
     /// Conditions that the commit checks.
     pub(super) expected: Vec<Expectation>,
     /// Notes beside the records.
@@ -66,10 +75,7 @@ pub(super) struct Counts {
     pub(super) records: usize,
     /// The deletions among them.
     deletes: usize,
-    /// Records known to replace another or not.
-    known: u64,
-    /// Those of them that replace another.
-    replaced: u64,
+    replacements: Replacements,
 }
 
 /// The allocations of a [`DatasetWrites`].
@@ -107,6 +113,7 @@ impl DatasetWrites {
     /// The longest name of a note, in bytes.
     pub(crate) const MAX_NOTE_NAME: usize = 1024;
 
+    /// No writes yet, for the latest layout of the dataset.
     pub(crate) fn new(dataset: Handle) -> DatasetWrites {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         let Buffers {
@@ -121,7 +128,7 @@ impl DatasetWrites {
             extracted,
             value,
             touched: Vec::new(),
-            inserts: false,
+            has_inserts: false,
             expected: Vec::new(),
             notes: Vec::new(),
             before: None,
@@ -132,21 +139,25 @@ impl DatasetWrites {
         }
     }
 
-    /// Adds a record; with `insert` its key must be new. An error leaves the part unchanged.
-    pub(crate) fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
+    /// Adds a record. An error leaves the part unchanged.
+    ///
+    /// # Errors
+    /// [`Error::Record`] if the record does not fit the dataset; any error of the batch, if it gets
+    /// too large.
+    pub(crate) fn put(&mut self, json: &[u8], rule: KeyRule) -> Result<()> {
         let extracted = self
             .layout
             .extraction
             .extract_new(json, &mut self.extracted);
         match extracted {
-            Ok(()) => self.put_extracted(json, insert),
-            Err(error) if self.layout.stored.auto_key => self.put_without_key(json, insert, error),
+            Ok(()) => self.put_extracted(json, rule),
+            Err(error) if self.layout.stored.auto_key => self.put_without_key(json, rule, error),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Adds a key to a record that was refused for lack of one, and adds the record.
-    fn put_without_key(&mut self, json: &[u8], insert: bool, error: RecordError) -> Result<()> {
+    fn put_without_key(&mut self, json: &[u8], rule: KeyRule, error: RecordError) -> Result<()> {
         let path = match &error.kind {
             RecordErrorKind::KeyMissing { path } => path.clone(),
             _ => return Err(error.into()),
@@ -162,7 +173,7 @@ impl DatasetWrites {
         self.layout
             .extraction
             .extract_new(&with_key, &mut self.extracted)?;
-        self.put_extracted(&with_key, insert)
+        self.put_extracted(&with_key, rule)
     }
 
     /// The encoded key of the last extracted record; empty if there was none.
@@ -171,7 +182,7 @@ impl DatasetWrites {
     }
 
     /// Adds the extracted record.
-    fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
+    fn put_extracted(&mut self, json: &[u8], rule: KeyRule) -> Result<()> {
         let savepoint = self.writes.savepoint();
         let before = self.writes.batch.sequences();
         let result = self.add(json);
@@ -185,8 +196,8 @@ impl DatasetWrites {
             "a record and its index entries share one number"
         );
         self.counts.records += 1;
-        self.inserts |= insert;
-        self.touch(insert, None);
+        self.has_inserts |= rule == KeyRule::MustBeNew;
+        self.touch(rule, None);
         self.remark();
         Ok(())
     }
@@ -209,8 +220,8 @@ impl DatasetWrites {
         }
     }
 
-    /// The commit fails unless the record of `key` is then that of the write `seq`; with `None`,
-    /// unless the key has no record.
+    /// Adds a condition: the commit fails unless the record of `key` is then that of the write
+    /// `seq`; with `None`, unless the key has no record.
     pub(crate) fn expect(&mut self, key: &Key, seq: Option<Seq>) {
         self.expected.push(Expectation {
             key: key.as_bytes().to_vec(),
@@ -222,7 +233,7 @@ impl DatasetWrites {
     /// Deletes an expired record if it still exists. The deletion of its entry in `d/expiry`, under
     /// the same number, marks the change as an expiry in the feed.
     pub(super) fn delete_expired(&mut self, tree: TreeId, due: &ExpiryEntry) -> Result<()> {
-        self.delete_encoded(&due.key, false)?;
+        self.delete_encoded(&due.key, KeyRule::MayExist)?;
         self.counts.deletes += 1;
         let entry = expiry_key(due.expires, &due.key);
         self.writes.batch.also(Kind::Delete, tree, &entry, &[])?;
@@ -244,6 +255,7 @@ impl DatasetWrites {
         Ok(())
     }
 
+    /// As [`DatasetWrites::expect`], where an expired record counts until it is deleted.
     fn expect_stored(&mut self, key: &[u8], seq: Option<Seq>) {
         self.expected.push(Expectation {
             key: key.to_vec(),
@@ -252,7 +264,8 @@ impl DatasetWrites {
         });
     }
 
-    /// The expiry time of the extracted record.
+    /// The expiry time of the extracted record: its field or the time to live, whichever comes
+    /// first. `None` if it never expires.
     fn expires(&self) -> Option<Time> {
         let expiry = &self.layout.stored.expiry;
         let micros = (self.layout.expires_place).and_then(|place| self.extracted.time(place));
@@ -278,30 +291,32 @@ impl DatasetWrites {
                 Key::display(self.dataset.key_type(), self.extracted.key())
             )));
         }
-        self.put_extracted(json, false)
+        self.put_extracted(json, KeyRule::MayExist)
     }
 
     /// Adds the deletion of a key, which need not exist.
     pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
-        self.delete_encoded(key.as_bytes(), false)?;
+        self.delete_encoded(key.as_bytes(), KeyRule::MayExist)?;
         self.counts.deletes += 1;
         Ok(())
     }
 
-    /// With `insert`, the same batch inserted the deleted key, which must still be new. An error
-    /// leaves the writes unchanged.
-    pub(super) fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
+    /// Adds the deletion of an encoded key. A key that the same batch inserted before must still be
+    /// new before the batch. An error leaves the writes unchanged.
+    pub(super) fn delete_encoded(&mut self, key: &[u8], rule: KeyRule) -> Result<()> {
         let savepoint = self.writes.savepoint();
         if let Err(error) = self.add_deletion(key) {
             self.writes.rewind(savepoint);
             return Err(error);
         }
         self.counts.records += 1;
-        self.inserts |= insert;
-        self.touch(insert, Some(key));
+        self.has_inserts |= rule == KeyRule::MustBeNew;
+        self.touch(rule, Some(key));
         Ok(())
     }
 
+    /// Adds the deletion of a key from the data and the key trees, and cancels the entries of its
+    /// old version.
     fn add_deletion(&mut self, key: &[u8]) -> Result<()> {
         let (layout, batch) = (&self.layout, &mut self.writes.batch);
         batch.delete(layout.data, key)?;
@@ -311,26 +326,30 @@ impl DatasetWrites {
         self.cancel_old(Some(key))
     }
 
-    /// Notes the written key, `key` or that of the extracted record, if the commit must look up
-    /// what it replaces.
-    fn touch(&mut self, insert: bool, key: Option<&[u8]>) {
-        let looks = self.layout.stored.settings.maintenance.looks_at_writes();
-        if insert || looks || self.layout.old.is_some() {
-            let key = key.unwrap_or_else(|| self.extracted.key()).to_vec();
+    /// Notes the written key, if the commit must look up the record that it replaces: `deleted`, or
+    /// the key of the extracted record.
+    fn touch(&mut self, rule: KeyRule, deleted: Option<&[u8]>) {
+        let must_be_new = rule == KeyRule::MustBeNew;
+        let looks_up = self.layout.stored.settings.maintenance.looks_at_writes();
+        if must_be_new || looks_up || self.layout.old.is_some() {
+            let key = deleted.unwrap_or_else(|| self.extracted.key()).to_vec();
             self.touched.push(Touched {
                 key,
                 // A record takes one number, which its index entries share.
                 ordinal: self.writes.batch.sequences() - 1,
-                insert,
+                must_be_new,
             });
         }
     }
 
+    /// Adds the extracted record, its expiry time, its keys and its index entries, and cancels the
+    /// entries of its old version.
     fn add(&mut self, json: &[u8]) -> Result<()> {
         let expires = match self.layout.expiry {
             Some(tree) => self.expires().map(|time| (tree, time)),
             None => None,
         };
+        self.encode_record(expires.map(|(_, time)| time));
         let DatasetWrites {
             layout,
             writes,
@@ -339,20 +358,6 @@ impl DatasetWrites {
             ..
         } = self;
         let key = extracted.key();
-        value.clear();
-        let ids = &layout.extracted;
-        // A value without an id is the expiry time, which is stored separately.
-        let values = (extracted.iter()).filter_map(|(at, value)| Some((*ids.get(at)?, value)));
-        let time = expires.map(|(_, time)| time.to_be_bytes());
-        let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
-        let mut unindexed = Vec::new();
-        for id in extracted.unindexed().filter_map(|at| ids.get(at)) {
-            put_varint(&mut unindexed, u64::from(*id));
-        }
-        let listed = (!unindexed.is_empty()).then_some((UNINDEXED, unindexed.as_slice()));
-        let known = layout.stored.next_id;
-        let attributes = time.chain(listed).chain(values);
-        encode(value, known, attributes, &[]);
         let batch = &mut writes.batch;
         let place = bodies::put(batch, layout, extracted, value, json)?;
         if let Some((tree, time)) = expires {
@@ -384,8 +389,26 @@ impl DatasetWrites {
         self.cancel_old(None)
     }
 
-    /// Cancels the index entries of the key's old version, if that is in a memtable: all if the key
-    /// is `deleted`, else those that the extracted record lacks.
+    /// Encodes the extracted record without its JSON in the buffer `value`.
+    fn encode_record(&mut self, expires: Option<Time>) {
+        let (extracted, value) = (&self.extracted, &mut self.value);
+        let ids = &self.layout.extracted_ids;
+        // A value without an id is the expiry time, which is stored separately.
+        let values = (extracted.iter()).filter_map(|(at, value)| Some((*ids.get(at)?, value)));
+        let time = expires.map(Time::to_be_bytes);
+        let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
+        let mut unindexed = Vec::new();
+        for id in extracted.unindexed().filter_map(|at| ids.get(at)) {
+            put_varint(&mut unindexed, u64::from(*id));
+        }
+        let listed = (!unindexed.is_empty()).then_some((UNINDEXED, unindexed.as_slice()));
+        let known = self.layout.stored.next_id;
+        value.clear();
+        encode(value, known, time.chain(listed).chain(values), &[]);
+    }
+
+    /// Cancels the index entries of the old version of a key, if that version is in a memtable: of
+    /// the key `deleted` all entries, otherwise those that the extracted record lacks.
     fn cancel_old(&mut self, deleted: Option<&[u8]>) -> Result<()> {
         let DatasetWrites {
             dataset,
@@ -486,7 +509,7 @@ impl DatasetWrites {
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
         self.touched.clear();
-        self.inserts = false;
+        self.has_inserts = false;
         self.expected.clear();
         self.notes.clear();
         self.before = None;
@@ -499,8 +522,9 @@ impl DatasetWrites {
         self.saved = Some(self.writes.savepoint());
     }
 
-    /// Removes the additions of the commit.
+    /// Removes the additions of the commit since [`DatasetWrites::save`].
     pub(super) fn restore(&mut self) {
+        debug_assert!(self.saved.is_some(), "nothing was saved");
         if let Some(saved) = self.saved {
             self.writes.rewind(saved);
         }
@@ -510,8 +534,8 @@ impl DatasetWrites {
     /// strategies, old records for the feed).
     pub(super) fn depends_on_records(&self) -> bool {
         let maintenance = self.layout.stored.settings.maintenance;
-        let looks = maintenance.looks_at_writes() || self.layout.old.is_some();
-        self.inserts || !self.expected.is_empty() || looks
+        let looks_up = maintenance.looks_at_writes() || self.layout.old.is_some();
+        self.has_inserts || !self.expected.is_empty() || looks_up
     }
 
     /// True if the writes were encoded for the layout of this snapshot.
@@ -525,11 +549,11 @@ impl DatasetWrites {
         !self.depends_on_records() && self.writes.deferred.is_empty() && !self.layout.has_unique()
     }
 
-    /// Counts the replaced records.
+    /// Counts the replaced records, if the maintenance strategy looks them up.
     pub(super) fn note_replaced(&mut self, replaced: Option<&Replaced>) {
         let maintenance = self.layout.stored.settings.maintenance;
         let replaced = replaced.filter(|_| maintenance.looks_at_writes());
-        (self.counts.known, self.counts.replaced) = replaced.map_or((0, 0), Replaced::counts);
+        self.counts.replacements = replaced.map_or_else(Default::default, Replaced::counts);
     }
 
     /// To be called when the batch is logged, visible and acknowledged.
@@ -538,13 +562,13 @@ impl DatasetWrites {
         let counts = std::mem::take(&mut self.counts);
         let measured = Measured {
             written: counts.records as u64,
-            known: counts.known,
-            replaced: counts.replaced,
+            known: counts.replacements.looked_up,
+            replaced: counts.replacements.replaced,
             ..Measured::default()
         };
         let usage = &self.dataset.current.usage;
         let puts = counts.records - counts.deletes;
-        usage.wrote(puts as u64, counts.deletes as u64, measured);
+        usage.count_batch(puts as u64, counts.deletes as u64, measured);
         self.clear();
         if is_written {
             self.dataset.current.wrote(&shared.group);
@@ -554,17 +578,19 @@ impl DatasetWrites {
         }
     }
 
+    /// The error for an insert of a key that has a record.
     pub(super) fn exists(&self, key: &[u8]) -> Error {
         let key = Key::display(self.dataset.key_type(), key);
         Error::exists(format!("a record of key {key} already exists"))
     }
 
-    pub(super) fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
-        let key = Key::from_encoded(self.dataset.key_type(), key);
-        let there = match seq {
+    /// The error for a key whose record is not as expected.
+    pub(super) fn unexpected(&self, found: UnexpectedRecord) -> Error {
+        let key = Key::from_encoded(self.dataset.key_type(), found.key);
+        let state = match found.seq {
             Some(seq) => format!("it has a record, number {seq}"),
             None => "it has no record".to_string(),
         };
-        Error::conflict_of(key, there)
+        Error::conflict_of(key, state)
     }
 }

@@ -7,7 +7,7 @@ use esker_model::Key;
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
-use super::batch::DatasetWrites;
+use super::batch::{DatasetWrites, KeyRule};
 use crate::api::{Database, Dataset, Options};
 use crate::error::ErrorKind;
 
@@ -38,15 +38,23 @@ fn key(key: u64) -> Key {
 }
 
 /// The sizes of all that a batch consists of.
-fn state(part: &DatasetWrites) -> (usize, usize, usize, usize, u32) {
-    let batch = &part.writes.batch;
-    (
-        part.len(),
-        part.bytes(),
-        part.writes.deferred.len(),
-        part.touched.len(),
-        batch.sequences(),
-    )
+#[derive(Debug, PartialEq)]
+struct Sizes {
+    records: usize,
+    bytes: usize,
+    deferred: usize,
+    touched: usize,
+    sequences: u32,
+}
+
+fn sizes(part: &DatasetWrites) -> Sizes {
+    Sizes {
+        records: part.len(),
+        bytes: part.bytes(),
+        deferred: part.writes.deferred.len(),
+        touched: part.touched.len(),
+        sequences: part.writes.batch.sequences(),
+    }
 }
 
 #[test]
@@ -58,12 +66,15 @@ fn a_refused_record_leaves_the_batch_unchanged() {
             (br#"{"user": "ann"}"#, ErrorKind::BadInput),
             (br#"{"id": 1, "user": "ann""#, ErrorKind::BadInput),
         ] {
-            let before = state(&part);
-            let error = part.put(json, true).unwrap_err();
+            let before = sizes(&part);
+            let error = part.put(json, KeyRule::MustBeNew).unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
-            assert_eq!(state(&part), before, "{maintenance}");
-            part.put(br#"{"id": 1, "user": "ann", "team": "red"}"#, false)
-                .unwrap();
+            assert_eq!(sizes(&part), before, "{maintenance}");
+            part.put(
+                br#"{"id": 1, "user": "ann", "team": "red"}"#,
+                KeyRule::MayExist,
+            )
+            .unwrap();
         }
         assert_eq!(part.len(), 3);
     }
@@ -80,7 +91,7 @@ fn a_record_and_its_entries_share_a_number() {
     .into_iter()
     .enumerate()
     {
-        part.put(json, false).unwrap();
+        part.put(json, KeyRule::MayExist).unwrap();
         assert_eq!(part.writes.batch.sequences(), at as u32 + 1);
     }
     part.delete(&key(1)).unwrap();
@@ -95,11 +106,13 @@ fn a_batch_reads_current_records_only_if_it_depends_on_them() {
         let (_db, _dataset, mut part) = part(maintenance);
         let looks = maintenance.looks_at_writes();
         assert!(part.is_empty() && part.depends_on_records() == looks);
-        part.put(br#"{"id": 1, "user": "ann"}"#, false).unwrap();
+        part.put(br#"{"id": 1, "user": "ann"}"#, KeyRule::MayExist)
+            .unwrap();
         assert_eq!(part.depends_on_records(), looks, "{maintenance}");
         assert_eq!(part.is_blind(), !looks);
         assert_eq!(part.touched.len(), usize::from(looks));
-        part.put(br#"{"id": 2, "user": "ann"}"#, true).unwrap();
+        part.put(br#"{"id": 2, "user": "ann"}"#, KeyRule::MustBeNew)
+            .unwrap();
         assert!(part.depends_on_records(), "after an insert: {maintenance}");
         assert_eq!(part.touched.len(), 1 + usize::from(looks));
         part.clear();
@@ -117,7 +130,7 @@ fn index_entries_of_versions_in_memory_are_cancelled_at_once() {
         .unwrap();
     let bytes = |part: &mut DatasetWrites, json: &[u8]| {
         part.clear();
-        part.put(json, false).unwrap();
+        part.put(json, KeyRule::MayExist).unwrap();
         (part.bytes(), part.writes.deferred.len())
     };
     // The records have the same length; only the cancellations differ.
@@ -133,14 +146,15 @@ fn index_entries_of_versions_in_memory_are_cancelled_at_once() {
 #[test]
 fn a_retry_removes_the_additions_of_the_commit() {
     let (_db, _dataset, mut part) = part(Maintenance::Validation);
-    part.put(br#"{"id": 1, "user": "ann"}"#, false).unwrap();
+    part.put(br#"{"id": 1, "user": "ann"}"#, KeyRule::MayExist)
+        .unwrap();
     part.note("place", Some(b"17")).unwrap();
-    let before = state(&part);
+    let before = sizes(&part);
     part.save();
     part.add_notes().unwrap();
-    assert!(state(&part) != before);
+    assert!(sizes(&part) != before);
     part.restore();
-    assert_eq!(state(&part), before);
+    assert_eq!(sizes(&part), before);
 }
 
 #[test]

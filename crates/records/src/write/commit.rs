@@ -2,7 +2,7 @@
 //! written atomically. Its conditions are looked up before the append, and validated again under
 //! the writer lock.
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
 use super::batch::DatasetWrites;
@@ -71,8 +71,8 @@ fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()
             return Err(Error::unknown_dataset(part.dataset.name()));
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
-        if let Some((key, seq)) = replaced.unexpected(&part.expected)? {
-            return Err(part.unexpected(key, seq));
+        if let Some(found) = replaced.unexpected(&part.expected)? {
+            return Err(part.unexpected(found));
         }
     }
     parts.iter_mut().for_each(DatasetWrites::clear);
@@ -81,19 +81,20 @@ fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()
 
 /// Looked-up state that a part depends on.
 #[derive(Default)]
-struct Found {
+struct LookedUp {
     replaced: Option<Replaced>,
-    /// What the indexes have read for the changes that were left to the commit.
+    /// The state of the indexes that the changes left to the commit depend on.
     deferred: Vec<Box<dyn Completion>>,
     /// Values that no other record may have.
     claims: Option<Claims>,
 }
 
-impl Found {
-    fn look_up(part: &mut DatasetWrites, latest: &Snapshot) -> Result<Found> {
-        let mut found = Found {
+impl LookedUp {
+    /// Looks up what the part depends on, and adds the cancellations of eager maintenance to it.
+    fn look_up(part: &mut DatasetWrites, latest: &Snapshot) -> Result<LookedUp> {
+        let mut found = LookedUp {
             claims: Claims::look_up(part, latest)?,
-            ..Found::default()
+            ..LookedUp::default()
         };
         if part.depends_on_records() {
             let layout = part.layout.clone();
@@ -133,20 +134,21 @@ impl From<Error> for Refused {
 
 /// Attempts before a batch commits alone: no other batch that looks up what it replaces is
 /// committed in the meantime.
-const UNTIL_TURN: usize = 8;
+const SHARED_ATTEMPTS: usize = 8;
 
 /// Attempts before a batch is given up. When it commits alone, only a flush or a compaction of a
 /// tree with deferred changes can still interfere.
-const MOST: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 
-/// Appends the batch to the log.
+/// Appends the batch to the log, as often as other writers change what it depends on.
 fn append(
     parts: &mut [DatasetWrites],
     store: &Store,
     durability: Durability,
 ) -> std::result::Result<Ticket, Refused> {
-    let seen = parts.iter().map(|part| part.layout.seen()).min();
-    let seen = seen.unwrap_or_default();
+    // The engine refuses the batch if trees have changed since.
+    let seen = parts.iter().map(|part| part.layout.valid_change()).min();
+    let seen = seen.ok_or_else(|| Error::from(Misplaced::here()))?;
     parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     if parts.iter().all(DatasetWrites::is_blind) {
         if let [part] = parts {
@@ -157,10 +159,10 @@ fn append(
         batch.made_for(seen);
         return Ok(store.group.append(&mut batch, durability)?);
     }
-    for round in 0..MOST {
+    for attempt in 0..MAX_ATTEMPTS {
         // Others can overtake a large batch again and again while it looks up its keys.
-        let _shared = (round < UNTIL_TURN).then(|| store.turns.read());
-        let _alone = (round >= UNTIL_TURN).then(|| store.turns.write());
+        let _shared = (attempt < SHARED_ATTEMPTS).then(|| store.turns.read());
+        let _alone = (attempt >= SHARED_ATTEMPTS).then(|| store.turns.write());
         if let Some(ticket) = append_as_found(parts, &store.group, seen, durability)? {
             return Ok(ticket);
         }
@@ -168,8 +170,10 @@ fn append(
         parts.iter_mut().for_each(DatasetWrites::restore);
         parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     }
-    let text = format!("other writers changed the same records {MOST} times in a row: try again");
-    Err(Error::overtaken(text).into())
+    Err(Error::overtaken(format!(
+        "other writers changed the same records {MAX_ATTEMPTS} times in a row: try again"
+    ))
+    .into())
 }
 
 /// One attempt: looks up what the batch depends on, and appends it if that is still current. `None`
@@ -183,70 +187,97 @@ fn append_as_found(
     let latest = group.latest();
     let mut found = Vec::with_capacity(parts.len());
     for part in &mut *parts {
-        // Another definition may allow what this one refuses.
+        // Another definition may allow values that this one refuses.
         if part.layout.has_unique() && !part.is_of(&latest) {
             return Err(Refused::Stale);
         }
-        found.push(Found::look_up(part, &latest)?);
+        found.push(LookedUp::look_up(part, &latest)?);
     }
     let mut batch = join(parts)?;
     batch.made_for(seen);
     let mut conflict = None;
     let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-        // Sequence numbers of the parts before this one.
-        let mut offset = 0;
-        let last = first + Seq::from(batch.sequences()).max(1) - 1;
-        for (at, (part, found)) in parts.iter().zip(&found).enumerate() {
-            if let Some(replaced) = &found.replaced {
-                match replaced.complete(
-                    &part.layout,
-                    &part.touched,
-                    &part.expected,
-                    batch,
-                    snapshot,
-                ) {
-                    Ok(result) => result?,
-                    Err(Conflict::Defect(defect)) => return Err(defect.into()),
-                    Err(why) => {
-                        conflict = Some((at, why));
-                        return Err(esker_lsm::Error::Conflict(
-                            "the batch was overtaken".to_string(),
-                        ));
-                    }
-                }
+        let result = complete_parts(parts, &found, batch, first, snapshot);
+        result.map_err(|refused| match refused.conflict {
+            Conflict::Failed(error) => error,
+            _ => {
+                conflict = Some(refused);
+                esker_lsm::Error::Conflict("the batch was overtaken".to_string())
             }
-            if let Some(claims) = &found.claims {
-                claims.complete(snapshot)?;
-            }
-            let seqs = first + Seq::from(offset)..=last;
-            part.writes
-                .complete(&found.deferred, batch, &seqs, snapshot)?;
-            offset += part.sequences;
-        }
-        Ok(())
+        })
     };
     let ticket = group.append_with(&mut batch, durability, &mut complete);
     give_back(parts, batch);
-    match (ticket, conflict) {
-        (Ok(ticket), _) => {
+    let refused = match ticket {
+        Ok(ticket) => {
             for (part, found) in parts.iter_mut().zip(&found) {
                 part.note_replaced(found.replaced.as_ref());
             }
-            Ok(Some(ticket))
+            return Ok(Some(ticket));
         }
-        (Err(_), Some((at, Conflict::Exists(key)))) => {
-            Err(refusal(parts, at, |part| part.exists(&key)).into())
-        }
-        (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
-            Err(refusal(parts, at, |part| part.unexpected(key, seq)).into())
-        }
-        (Err(esker_lsm::Error::Conflict(_)), _) => Ok(None),
-        (Err(error), _) => Err(error.into()),
+        Err(refused) => refused,
+    };
+    match (conflict, refused) {
+        (
+            Some(PartConflict {
+                part,
+                conflict: Conflict::Exists(key),
+            }),
+            _,
+        ) => Err(parts.own(part).exists(&key).into()),
+        (
+            Some(PartConflict {
+                part,
+                conflict: Conflict::Unexpected(found),
+            }),
+            _,
+        ) => Err(parts.own(part).unexpected(found).into()),
+        (_, esker_lsm::Error::Conflict(_)) => Ok(None),
+        (_, error) => Err(error.into()),
     }
 }
 
-fn refusal(parts: &[DatasetWrites], at: usize, why: impl FnOnce(&DatasetWrites) -> Error) -> Error {
-    why(parts.own(at))
+/// A conflict of one part of a batch.
+struct PartConflict {
+    /// The index of the part.
+    part: usize,
+    conflict: Conflict,
+}
+
+/// Completes the joined batch under the writer lock, part by part: checks that what the parts
+/// depend on is current, and adds the bits and entries that depend on the current state. `first`
+/// is the batch's first sequence number; `snapshot` has everything before it.
+fn complete_parts(
+    parts: &[DatasetWrites],
+    found: &[LookedUp],
+    batch: &mut Batch,
+    first: Seq,
+    snapshot: &Snapshot,
+) -> std::result::Result<(), PartConflict> {
+    debug_assert_eq!(parts.len(), found.len());
+    // Sequence numbers of the parts before this one.
+    let mut offset = 0;
+    let last = first + Seq::from(batch.sequences()).max(1) - 1;
+    for (at, (part, found)) in parts.iter().zip(found).enumerate() {
+        let of_part = |conflict| PartConflict { part: at, conflict };
+        if let Some(replaced) = &found.replaced {
+            let (layout, touched) = (&part.layout, &part.touched);
+            let expected = &part.expected;
+            let completed = replaced.complete(layout, touched, expected, batch, snapshot);
+            completed.map_err(of_part)?;
+        }
+        if let Some(claims) = &found.claims {
+            claims
+                .complete(snapshot)
+                .map_err(|error| of_part(error.into()))?;
+        }
+        let seqs = first + Seq::from(offset)..=last;
+        part.writes
+            .complete(&found.deferred, batch, &seqs, snapshot)
+            .map_err(|error| of_part(error.into()))?;
+        offset += part.sequences;
+    }
+    Ok(())
 }
 
 /// Joins the batches of all parts, in order. The batch of a single part is moved out, and must be

@@ -8,91 +8,95 @@ use esker_lsm::Seq;
 /// The most entries of one value that are compared with the records together.
 const TOGETHER: usize = 4096;
 
-/// Receives the entries of an index, those of a value together, and stops at the first duplicate.
+/// Receives the entries of an index, those of a value one after the other, and reports the first
+/// value that two current records have. The search ends there.
 pub(crate) struct Duplicates<'a> {
     holders: Holders<'a>,
     index: UniqueIndex<'a>,
     /// A value, and keys that the index has for it.
     value: Vec<u8>,
     found: Vec<Holder>,
-    duplicate: Option<Error>,
 }
 
 impl<'a> Duplicates<'a> {
+    /// A search through `index`, by the snapshot of `holders`.
     pub(crate) fn new(holders: Holders<'a>, index: UniqueIndex<'a>) -> Duplicates<'a> {
         Duplicates {
             holders,
             index,
             value: Vec::new(),
             found: Vec::new(),
-            duplicate: None,
         }
     }
 
-    /// Adds an entry of the index.
+    /// Adds an entry of the index. Returns the [`Error::NotUnique`] of a duplicate among the
+    /// entries added before.
     ///
     /// # Errors
-    /// Any read error. An error also ends the search when it has found a duplicate, which
-    /// [`Duplicates::finish`] returns.
-    pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) -> Result<()> {
+    /// Any read error.
+    pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) -> Result<Option<Error>> {
         if self.index.attribute.may_be_shared(value) {
-            return Ok(());
+            return Ok(None);
         }
-        if value != self.value || self.found.len() >= TOGETHER {
-            self.compare()?;
-        }
+        let duplicate = if value != self.value || self.found.len() >= TOGETHER {
+            self.compare()?
+        } else {
+            None
+        };
         if value != self.value {
             self.begin(value);
         }
-        let (of, key) = (0, key.to_vec());
-        self.found.push(Holder { of, key, seq });
-        Ok(())
+        // The only value of the search.
+        let (value_at, key) = (0, key.to_vec());
+        self.found.push(Holder { value_at, key, seq });
+        Ok(duplicate)
     }
 
-    /// Adds all entries that the index, and what was collected for it, has of a value.
+    /// Compares all entries that the index and its staging tree have of a value. Returns the
+    /// [`Error::NotUnique`] of a duplicate.
     ///
     /// # Errors
-    /// As [`Duplicates::add`].
-    pub(crate) fn add_all_of(&mut self, value: &[u8]) -> Result<()> {
+    /// Any read error.
+    pub(crate) fn add_all_of(&mut self, value: &[u8]) -> Result<Option<Error>> {
         // The entries of a value follow each other.
         if value == self.value || self.index.attribute.may_be_shared(value) {
-            return Ok(());
+            return Ok(None);
         }
         self.begin(value);
         (self.holders).search(&self.index, value, 0, &mut self.found)?;
         self.compare()
     }
 
+    /// Begins with the entries of another value.
     fn begin(&mut self, value: &[u8]) {
         self.found.clear();
         self.value.clear();
         self.value.extend_from_slice(value);
     }
 
-    /// Keeps the keys whose records are current; an error if there are two.
-    fn compare(&mut self) -> Result<()> {
-        let attribute = self.index.attribute;
+    /// Keeps the keys whose records are current. Returns a duplicate if there are two.
+    fn compare(&mut self) -> Result<Option<Error>> {
         if self.found.len() < 2 {
-            return Ok(());
+            return Ok(None);
         }
         self.holders.retain_current(&mut self.found)?;
         self.found.dedup_by(|b, a| a.key == b.key);
         let [holder, later, ..] = self.found.as_slice() else {
-            return Ok(());
+            return Ok(None);
         };
-        let error = (self.holders).refusal(attribute, &self.value, &later.key, &holder.key);
-        self.duplicate = Some(error.clone());
-        Err(error)
+        let (attribute, value) = (self.index.attribute, &self.value);
+        let refusal = (self.holders).refusal(attribute, value, &later.key, &holder.key);
+        Ok(Some(refusal))
     }
 
-    /// Ends a pass through the index, which had this result. Returns the duplicate, if there is
-    /// one.
-    pub(crate) fn finish(&mut self, result: Result<()>) -> Result<Option<Error>> {
-        let result = result.and_then(|()| self.compare());
+    /// Compares the entries of the last value, at the end of a pass through the index. Returns a
+    /// duplicate among them.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub(crate) fn finish(&mut self) -> Result<Option<Error>> {
+        let duplicate = self.compare()?;
         self.begin(&[]);
-        match self.duplicate.take() {
-            Some(error) => Ok(Some(error)),
-            None => result.map(|()| None),
-        }
+        Ok(duplicate)
     }
 }

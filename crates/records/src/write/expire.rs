@@ -13,45 +13,48 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use esker_lsm::Cost;
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 
 use super::batch::DatasetWrites;
 use super::commit::commit;
 use crate::error::{Error, Result};
 use crate::store::{ExpiryEntry, Handle};
 
-/// Expired records that are deleted in one batch.
-const TOGETHER: usize = 256;
+/// Expiry entries that are removed in one batch.
+const ENTRIES_PER_BATCH: usize = 256;
 
 /// After this many records were written by others during their deletion, the rest is left to the
 /// next call.
-const MOST_OVERTAKEN: usize = 1000;
+const MAX_OVERTAKEN: usize = 1000;
 
-/// The most changes of the dataset in a row that are tolerated.
-const MOST_CHANGES: usize = 100;
+/// The most changes of the dataset's definition in a row that are tolerated.
+const MAX_CHANGES: usize = 100;
 
 impl Handle {
-    /// Deletes expired records while `go_on` returns true; returns their number. A record that
-    /// another writer replaces concurrently is skipped: a later call removes its expiry entry.
-    pub(crate) fn expire(&self, go_on: &dyn Fn() -> bool) -> Result<u64> {
+    /// Deletes expired records while `may_continue` returns true; returns their number. A record
+    /// that another writer replaces concurrently is skipped: a later call removes its expiry entry.
+    pub(crate) fn expire(&self, may_continue: &dyn Fn() -> bool) -> Result<u64> {
         let (mut expired, mut changes) = (0, 0);
         let mut overtaken = HashSet::new();
-        while go_on() && overtaken.len() <= MOST_OVERTAKEN {
+        while may_continue() && overtaken.len() <= MAX_OVERTAKEN {
             match self.expire_some(&overtaken) {
                 Ok(None) => break,
-                Ok(Some(records)) => (expired, changes) = (expired + records, 0),
+                Ok(Some(records)) => {
+                    expired += records;
+                    changes = 0;
+                }
                 Err(Error::Conflict { key: Some(key), .. }) => {
                     overtaken.insert(key.as_bytes().to_vec());
                 }
-                Err(Error::Conflict { .. }) if changes < MOST_CHANGES => changes += 1,
+                Err(Error::Conflict { .. }) if changes < MAX_CHANGES => changes += 1,
                 Err(error) => return Err(error),
             }
         }
         Ok(expired)
     }
 
-    /// Deletes the first expired records, except for the keys in `skipped`; `None` if there are
-    /// none.
+    /// Deletes the first expired records, except for the keys in `skipped`, and returns their
+    /// number; `None` if no expiry entry is due.
     fn expire_some(&self, skipped: &HashSet<Vec<u8>>) -> Result<Option<u64>> {
         let now = self.now();
         now.snapshot.check_open()?;
@@ -64,7 +67,7 @@ impl Handle {
             if !skipped.contains(&next.key) {
                 due.push(next);
             }
-            if due.len() < TOGETHER {
+            if due.len() < ENTRIES_PER_BATCH {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -77,11 +80,11 @@ impl Handle {
         due.sort_by(|a, b| a.key.cmp(&b.key));
         let mut keys: Vec<&[u8]> = due.iter().map(|due| due.key.as_slice()).collect();
         keys.dedup();
-        let mut there = vec![None; keys.len()];
+        let mut current = vec![None; keys.len()];
         let cost = Cost::default();
         now.snapshot
             .visit_batch(now.layout.data, &keys, &cost, &mut |at, found| {
-                *there.own_mut(at) = Some(found.seq);
+                *current.own_mut(at) = Some(found.seq);
             })?;
         self.shared.group.count(&cost);
         let mut batch = DatasetWrites::new(self.clone());
@@ -89,8 +92,8 @@ impl Handle {
         let mut replaced = Vec::new();
         let mut records = 0;
         for due in &due {
-            let at = keys.binary_search(&due.key.as_slice()).ok();
-            let seq = at.and_then(|at| there.get(at).copied()).flatten();
+            let at = keys.binary_search(&due.key.as_slice());
+            let seq = *current.own(at.map_err(|_| Misplaced::here())?);
             if seq == Some(due.seq) {
                 batch.delete_expired(tree, due)?;
                 records += 1;

@@ -2,7 +2,8 @@
 //! replaced records, for inserts, expectations and some maintenance strategies. `commit.rs`: the
 //! append. `reencode.rs`: the batch for a newer layout. `update.rs`: atomic updates of a record.
 //! `expire.rs`: deletion of expired records. `notes.rs`: notes of programs, in the same commit.
-//! `unique.rs`, `duplicates.rs`: values that no two records may share.
+//! `unique.rs`, `duplicates.rs`: values that no two records may share. `auto_key.rs`: generated
+//! keys.
 
 mod auto_key;
 mod batch;
@@ -17,7 +18,7 @@ mod reencode;
 mod unique;
 mod update;
 
-pub(crate) use batch::DatasetWrites;
+pub(crate) use batch::{DatasetWrites, KeyRule};
 pub(crate) use commit::commit;
 pub(crate) use duplicates::Duplicates;
 pub(crate) use unique::Holders;

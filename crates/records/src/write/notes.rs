@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, TreeChange, TreeId};
 
 use crate::catalog::{Role, TreeConfig, notes_tree};
@@ -35,8 +36,7 @@ impl Handle {
                 ..TreeChange::default()
             })
         })?;
-        let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the tree of notes was not created"))
+        Ok(*made.first().ok_or_else(Misplaced::here)?)
     }
 
     /// All notes, by name.
@@ -49,7 +49,8 @@ impl Handle {
         let mut cursor = snapshot.cursor(tree, 0);
         cursor.seek_first()?;
         while cursor.valid() {
-            let name = String::from_utf8_lossy(cursor.key()).into_owned();
+            let name = String::from_utf8(cursor.key().to_vec());
+            let name = name.map_err(|_| Error::damaged("the name of a note is not UTF-8"))?;
             notes.insert(name, cursor.value().to_vec());
             cursor.next()?;
         }

@@ -26,8 +26,8 @@ pub(crate) struct Touched {
     pub(crate) key: Vec<u8>,
     /// Its index among the batch's writes.
     pub(crate) ordinal: u32,
-    /// The key must be new.
-    pub(crate) insert: bool,
+    /// The key is inserted: it may not have a record before the batch.
+    pub(crate) must_be_new: bool,
 }
 
 /// A condition on a key at the commit.
@@ -40,27 +40,54 @@ pub(crate) struct Expectation {
     pub(crate) as_stored: bool,
 }
 
-/// The current state of a key.
-struct Found {
+/// A key of a batch, and its record as the lookup found it.
+struct KeyState {
     key: Vec<u8>,
-    /// The write of its record, if it has one.
-    seq: Option<Seq>,
+    record: RecordState,
     /// The stored record. Read only if the feed includes replaced records.
     stored: Option<Slice>,
-    /// The record exists and has expired. Determined only if the batch depends on it.
-    expired: bool,
     /// The batch writes the key; otherwise it only has an expectation of it.
-    written: bool,
+    is_written: bool,
 }
 
-/// The current state of a batch's keys.
+/// The record of a key.
+#[derive(Clone, Copy, Default)]
+struct RecordState {
+    /// The write of the record; `None` if the key has no record.
+    seq: Option<Seq>,
+    /// The record exists and has expired. Determined only if the batch depends on it.
+    is_expired: bool,
+}
+
+impl RecordState {
+    /// The write of the record, for a condition that counts expired records (`as_stored`) or not.
+    fn counted(self, as_stored: bool) -> Option<Seq> {
+        self.seq.filter(|_| as_stored || !self.is_expired)
+    }
+}
+
+/// The records that a batch replaces or has expectations of, as the lookup found them.
 pub(crate) struct Replaced {
     /// In ascending order, each key once.
-    found: Vec<Found>,
+    keys: Vec<KeyState>,
     /// The last write that the lookup saw.
     seq: Seq,
     /// The time of the lookup.
     time: Time,
+}
+
+/// A key whose record is not as the batch expects.
+pub(crate) struct UnexpectedRecord {
+    pub(crate) key: Vec<u8>,
+    /// The write of the record that the key has, if it has one.
+    pub(crate) seq: Option<Seq>,
+}
+
+/// How many of the keys that a batch writes were looked up, and how many of these have a record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Replacements {
+    pub(crate) looked_up: u64,
+    pub(crate) replaced: u64,
 }
 
 /// Why a batch cannot be completed.
@@ -69,60 +96,48 @@ pub(crate) enum Conflict {
     Changed,
     /// The key of an insert exists.
     Exists(Vec<u8>),
-    /// The key is not as expected; with the write of its record.
-    Unexpected(Vec<u8>, Option<Seq>),
-    /// Not a conflict: a key was not looked up.
-    Defect(Misplaced),
+    Unexpected(UnexpectedRecord),
+    /// Not a conflict, but an error: the batch exceeds a limit, or a key was not looked up.
+    Failed(esker_lsm::Error),
 }
 
 impl From<Misplaced> for Conflict {
     fn from(defect: Misplaced) -> Conflict {
-        Conflict::Defect(defect)
+        Conflict::Failed(defect.into())
+    }
+}
+
+impl From<esker_lsm::Error> for Conflict {
+    fn from(error: esker_lsm::Error) -> Conflict {
+        Conflict::Failed(error)
     }
 }
 
 impl Replaced {
     /// Looks up all keys in one batch: in the primary-key index, or in the data if there is none.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn look_up(
         layout: &Layout,
         snapshot: &Snapshot,
         touched: &[Touched],
         expected: &[Expectation],
     ) -> Result<Replaced> {
-        let inserts = || touched.iter().any(|touched| touched.insert);
-        let depends = layout.expiry.is_some() && (!expected.is_empty() || inserts());
+        let has_inserts = || touched.iter().any(|touched| touched.must_be_new);
+        let needs_expiry = layout.expiry.is_some() && (!expected.is_empty() || has_inserts());
         let keeps_old = layout.old.is_some();
-        let looks = layout.stored.settings.maintenance.looks_at_writes() || keeps_old;
-        let needed = |t: &&Touched| t.insert || looks;
-        let written = touched.iter().filter(needed);
-        let written = written.map(|touched| (touched.key.clone(), true));
-        let expected = expected
-            .iter()
-            .map(|expected| (expected.key.clone(), false));
-        let found = written.chain(expected).map(|(key, written)| Found {
-            key,
-            seq: None,
-            stored: None,
-            expired: false,
-            written,
-        });
-        let mut found: Vec<Found> = found.collect();
-        found.sort_unstable_by(|a, b| (&a.key, !a.written).cmp(&(&b.key, !b.written)));
-        found.dedup_by(|later, earlier| later.key == earlier.key);
-        debug_assert!(
-            found.is_sorted_by(|a, b| a.key < b.key),
-            "ascending, each key once"
-        );
-        let keys: Vec<Vec<u8>> = found.iter().map(|found| found.key.clone()).collect();
+        let mut states = keys_of(layout, touched, expected);
+        let keys: Vec<Vec<u8>> = states.iter().map(|state| state.key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         // The data gives the same numbers if there is no primary-key index, or while it lacks the
         // older records.
-        let tree = looked_up(layout);
+        let tree = probed_tree(layout);
         let cost = Cost::default();
         let mut note_found = |at: usize, entry: esker_lsm::Found| {
-            let slot = found.own_mut(at);
-            slot.seq = Some(entry.seq);
-            slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
+            let state = states.own_mut(at);
+            state.record.seq = Some(entry.seq);
+            state.stored = Some(entry.value).filter(|_| keeps_old && state.is_written);
         };
         match keys.as_slice() {
             [key] => {
@@ -133,29 +148,29 @@ impl Replaced {
             _ => snapshot.visit_batch(tree, &keys, &cost, &mut note_found)?,
         }
         if keeps_old {
-            add_bodies(layout, snapshot, &mut found)?;
+            add_bodies(layout, snapshot, &mut states)?;
         }
-        if depends {
-            look_up_expired(layout, snapshot, &mut found)?;
+        if needs_expiry {
+            look_up_expired(layout, snapshot, &mut states)?;
         }
         Ok(Replaced {
-            found,
+            keys: states,
             seq: snapshot.seq(),
             time: snapshot.time(),
         })
     }
 
-    /// The first key that is not as expected, and the write of its record.
-    pub(crate) fn unexpected(
-        &self,
-        expected: &[Expectation],
-    ) -> Result<Option<(Vec<u8>, Option<Seq>)>> {
+    /// The first key whose record is not as expected.
+    ///
+    /// # Errors
+    /// A key that was not looked up: a defect.
+    pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Result<Option<UnexpectedRecord>> {
         for expected in expected {
-            let found = self.found.item(self.place_of(&expected.key)?)?;
-            let is_there = expected.as_stored || !found.expired;
-            let there = found.seq.filter(|_| is_there);
-            if there != expected.seq {
-                return Ok(Some((expected.key.clone(), there)));
+            let found = self.keys.item(self.place_of(&expected.key)?)?;
+            let seq = found.record.counted(expected.as_stored);
+            if seq != expected.seq {
+                let key = expected.key.clone();
+                return Ok(Some(UnexpectedRecord { key, seq }));
             }
         }
         Ok(None)
@@ -163,15 +178,22 @@ impl Replaced {
 
     /// The place of a key that was looked up.
     fn place_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
-        let place = self.found.binary_search_by(|found| found.key[..].cmp(key));
+        let place = self.keys.binary_search_by(|found| found.key[..].cmp(key));
         place.map_err(|_| Misplaced::here())
     }
 
-    /// The number of written keys, and the number of those that exist.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        let written = || self.found.iter().filter(|found| found.written);
-        let there = written().filter(|found| found.seq.is_some());
-        (written().count() as u64, there.count() as u64)
+    /// The keys that the batch writes.
+    fn written(&self) -> impl Iterator<Item = &KeyState> {
+        self.keys.iter().filter(|found| found.is_written)
+    }
+
+    /// Counts the written keys that were looked up.
+    pub(crate) fn counts(&self) -> Replacements {
+        let existing = self.written().filter(|found| found.record.seq.is_some());
+        Replacements {
+            looked_up: self.written().count() as u64,
+            replaced: existing.count() as u64,
+        }
     }
 
     /// Adds the cancellations of the old records' index entries, except for values that the batch
@@ -194,14 +216,13 @@ impl Replaced {
             }
         });
         let known: Vec<(&[u8], Seq)> = self
-            .found
-            .iter()
-            .filter(|found| found.written)
-            .filter_map(|found| Some((found.key.as_slice(), found.seq?)))
+            .written()
+            .filter_map(|found| Some((found.key.as_slice(), found.record.seq?)))
             .collect();
         let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
         let mut cancel = |at: usize, old: &[u8]| {
             let (key, seq) = *known.own(at);
+            // A deleted record has no new values.
             let stays = new.get(key).map_or(&[][..], Vec::as_slice);
             cancel_record(layout, writes, key, seq, old, stays)
         };
@@ -237,7 +258,7 @@ impl Replaced {
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
-        for found in self.found.iter().filter(|found| found.written) {
+        for found in self.written() {
             let mut log = |seq: Seq, stored: &[u8]| {
                 batch.also_parts(old, &found.key, &[&seq.to_le_bytes(), stored])
             };
@@ -258,7 +279,7 @@ impl Replaced {
                     }
                 }
                 _ => {
-                    if let (Some(seq), Some(stored)) = (found.seq, &found.stored) {
+                    if let (Some(seq), Some(stored)) = (found.record.seq, &found.stored) {
                         log(seq, stored)?;
                     }
                 }
@@ -268,7 +289,11 @@ impl Replaced {
     }
 
     /// Called under the writer lock; `snapshot` has everything before the batch. Checks that the
-    /// looked-up state is current, and sets the bits of the replaced writes.
+    /// looked-up state is current and meets the conditions of the batch, logs the replaced records
+    /// for the feed, and sets the bits of the replaced writes.
+    ///
+    /// # Errors
+    /// [`Conflict`]; the batch is then not written.
     pub(crate) fn complete(
         &self,
         layout: &Layout,
@@ -276,71 +301,115 @@ impl Replaced {
         expected: &[Expectation],
         batch: &mut Batch,
         snapshot: &Snapshot,
-    ) -> std::result::Result<esker_lsm::Result<()>, Conflict> {
+    ) -> std::result::Result<(), Conflict> {
+        let at_commit = maintenance::of(layout.stored.settings.maintenance).at_commit();
+        let current = self.current_records(layout, at_commit, snapshot)?;
+        self.check_conditions(&current, touched, expected)?;
+        if let Some(old) = layout.old {
+            self.log_replaced(old, layout, batch, snapshot)?;
+        }
+        let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
+            return Ok(());
+        };
+        for (record, found) in current.iter().zip(&self.keys) {
+            if let Some(seq) = record.seq.filter(|_| found.is_written) {
+                batch.also(Kind::Put, bitmap, &esker_lsm::entry::seq_key(seq), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The current records of the keys, in their order, under the writer lock.
+    fn current_records(
+        &self,
+        layout: &Layout,
+        at_commit: AtCommit,
+        snapshot: &Snapshot,
+    ) -> std::result::Result<Vec<RecordState>, Conflict> {
         // Writes since the lookup are in the memtables, unless these were flushed.
         if snapshot.flushed() > self.seq {
             return Err(Conflict::Changed);
         }
-        let at_commit = maintenance::of(layout.stored.settings.maintenance).at_commit();
-        let tree = looked_up(layout);
-        let mut current = Vec::with_capacity(self.found.len());
-        for found in &self.found {
-            let (key, seq, written) = (&found.key, &found.seq, &found.written);
-            current.push(match snapshot.get_in_memory(tree, key) {
+        let tree = probed_tree(layout);
+        let mut current = Vec::with_capacity(self.keys.len());
+        for found in &self.keys {
+            current.push(match snapshot.get_in_memory(tree, &found.key) {
                 Some(entry) if entry.seq > self.seq => {
                     // A bit needs only the number of the last write; cancelled entries need its
                     // values.
-                    if *written && at_commit == AtCommit::CancelsEntries {
+                    if found.is_written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
-                    let seq = Some(entry.seq).filter(|_| entry.kind == Kind::Put);
                     // A key and its record are in the same memtable.
-                    let record = (layout.expiry)
-                        .and_then(|_| snapshot.get_in_memory(layout.data, key))
+                    let expires = (layout.expiry)
+                        .and_then(|_| snapshot.get_in_memory(layout.data, &found.key))
                         .and_then(|record| RecordRef::expiry_of(&record.value));
-                    (seq, record.is_some_and(|expires| expires <= self.time))
+                    RecordState {
+                        seq: Some(entry.seq).filter(|_| entry.kind == Kind::Put),
+                        is_expired: expires.is_some_and(|expires| expires <= self.time),
+                    }
                 }
-                _ => (*seq, found.expired),
+                _ => found.record,
             });
         }
-        let now = |key: &[u8], as_stored: bool| -> std::result::Result<Option<Seq>, Misplaced> {
-            let (seq, expired) = *current.item(self.place_of(key)?)?;
-            Ok(seq.filter(|_| as_stored || !expired))
+        Ok(current)
+    }
+
+    /// Checks the expectations and the inserts of the batch against the current records.
+    fn check_conditions(
+        &self,
+        current: &[RecordState],
+        touched: &[Touched],
+        expected: &[Expectation],
+    ) -> std::result::Result<(), Conflict> {
+        debug_assert_eq!(current.len(), self.keys.len());
+        let record_of = |key: &[u8], as_stored: bool| {
+            let record = current.item(self.place_of(key)?)?;
+            Ok::<_, Misplaced>(record.counted(as_stored))
         };
         for expected in expected {
-            let there = now(&expected.key, expected.as_stored)?;
-            if there != expected.seq {
-                return Err(Conflict::Unexpected(expected.key.clone(), there));
+            let seq = record_of(&expected.key, expected.as_stored)?;
+            if seq != expected.seq {
+                let key = expected.key.clone();
+                return Err(Conflict::Unexpected(UnexpectedRecord { key, seq }));
             }
         }
-        for touched in touched.iter().filter(|touched| touched.insert) {
-            if now(&touched.key, false)?.is_some() {
+        for touched in touched.iter().filter(|touched| touched.must_be_new) {
+            if record_of(&touched.key, false)?.is_some() {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }
-        if let Some(old) = layout.old
-            && let Err(error) = self.log_replaced(old, layout, batch, snapshot)
-        {
-            return Ok(Err(error));
-        }
-        let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
-            return Ok(Ok(()));
-        };
-        let mut set =
-            |seq: Seq| batch.also(Kind::Put, bitmap, &esker_lsm::entry::seq_key(seq), &[]);
-        let mut result = Ok(());
-        let written = current.iter().zip(&self.found);
-        for ((seq, _), _) in written.filter(|(_, found)| found.written) {
-            if let Some(seq) = seq {
-                result = result.and_then(|()| set(*seq));
-            }
-        }
-        Ok(result)
+        Ok(())
     }
 }
 
+/// The keys to look up, in ascending order, each once: those that the batch writes, if the commit
+/// depends on what they replace, and those with an expectation.
+fn keys_of(layout: &Layout, touched: &[Touched], expected: &[Expectation]) -> Vec<KeyState> {
+    let maintenance = layout.stored.settings.maintenance;
+    let all_written = maintenance.looks_at_writes() || layout.old.is_some();
+    let written = touched.iter().filter(|t| t.must_be_new || all_written);
+    let written = written.map(|touched| (&touched.key, true));
+    let expected = expected.iter().map(|expected| (&expected.key, false));
+    let states = written.chain(expected).map(|(key, is_written)| KeyState {
+        key: key.clone(),
+        record: RecordState::default(),
+        stored: None,
+        is_written,
+    });
+    let mut states: Vec<KeyState> = states.collect();
+    // Of a key with an expectation that is also written, the written one stays.
+    states.sort_unstable_by(|a, b| (&a.key, !a.is_written).cmp(&(&b.key, !b.is_written)));
+    states.dedup_by(|later, earlier| later.key == earlier.key);
+    debug_assert!(
+        states.is_sorted_by(|a, b| a.key < b.key),
+        "ascending, each key once"
+    );
+    states
+}
+
 /// The tree that gives the write of a key's record.
-fn looked_up(layout: &Layout) -> TreeId {
+fn probed_tree(layout: &Layout) -> TreeId {
     match layout.old {
         // The data has the record, too.
         Some(_) => layout.data,
@@ -348,35 +417,39 @@ fn looked_up(layout: &Layout) -> TreeId {
     }
 }
 
-/// Reads the missing bodies.
-fn add_bodies(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
+/// Reads the bodies that the stored records lack.
+fn add_bodies(layout: &Layout, snapshot: &Snapshot, states: &mut [KeyState]) -> Result<()> {
     let mut bodies = Bodies::new(layout, snapshot)?;
-    for (at, found) in found.iter().enumerate() {
-        if let (Some(seq), Some(stored)) = (found.seq, &found.stored)
+    for (at, state) in states.iter().enumerate() {
+        if let (Some(seq), Some(stored)) = (state.record.seq, &state.stored)
             && bodies.lacks(stored)
         {
-            bodies.add(at, &found.key, seq, stored)?;
+            bodies.add(at, &state.key, seq, stored)?;
         }
     }
     bodies.read(
         LookupOptions::default(),
         &Cost::default(),
         &mut |at, record| {
-            found.own_mut(at).stored = Some(record);
+            states.own_mut(at).stored = Some(record);
             Ok(())
         },
     )
 }
 
 /// Determines which of the existing records have expired. The primary-key index lacks expiry times.
-fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
-    let there: Vec<usize> = (0..found.len())
-        .filter(|at| found.own(*at).seq.is_some())
+fn look_up_expired(layout: &Layout, snapshot: &Snapshot, states: &mut [KeyState]) -> Result<()> {
+    let existing: Vec<usize> = (0..states.len())
+        .filter(|at| states.own(*at).record.seq.is_some())
         .collect();
-    let keys: Vec<Vec<u8>> = there.iter().map(|at| found.own(*at).key.clone()).collect();
+    let keys: Vec<Vec<u8>> = existing
+        .iter()
+        .map(|at| states.own(*at).key.clone())
+        .collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |nth, record| {
-        found.own_mut(*there.own(nth)).expired = has_expired(snapshot, &record.value);
+        let state = states.own_mut(*existing.own(nth));
+        state.record.is_expired = has_expired(snapshot, &record.value);
     })?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_lsm::coding::Misplaced;
 
-use super::batch::DatasetWrites;
+use super::batch::{DatasetWrites, KeyRule};
 use super::pre_images::Touched;
 use crate::bodies;
 use crate::catalog::Layout;
@@ -15,7 +15,11 @@ use crate::index::Writes;
 
 impl DatasetWrites {
     /// If the dataset has a newer layout, encodes the writes again, from the records in them. An
-    /// error (a record does not fit a new attribute) leaves the part unchanged.
+    /// error leaves the part unchanged.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`] if the dataset was dropped; [`Error::Record`] if a record does not
+    /// fit a new attribute.
     pub(super) fn renew(&mut self) -> Result<()> {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
@@ -36,11 +40,11 @@ impl DatasetWrites {
         let touched = std::mem::take(&mut self.touched);
         let inserted: HashSet<u32> = touched
             .iter()
-            .filter(|touched| touched.insert)
+            .filter(|touched| touched.must_be_new)
             .map(|touched| touched.ordinal)
             .collect();
-        let insert = |ordinal: u32, _: &[u8]| Some(inserted.contains(&ordinal));
-        let result = self.add_again(&writes, &layout, &insert);
+        let rule = |ordinal: u32, _: &[u8]| Some(rule_if(inserted.contains(&ordinal)));
+        let result = self.add_again(&writes, &layout, &rule);
         if result.is_err() {
             self.layout = layout;
             self.writes = writes;
@@ -50,62 +54,76 @@ impl DatasetWrites {
         result
     }
 
-    /// Adds the writes of `old`, encoded for `layout`, again. `insert` says of each write whether
-    /// it is an insert; with `None` it is left out.
+    /// Adds the writes of `old`, encoded for `layout`, again. `rule` gives the rule for the key of
+    /// each write, from its ordinal and its key; `None` leaves the write out.
     fn add_again(
         &mut self,
         old: &Writes,
         layout: &Layout,
-        insert: &dyn Fn(u32, &[u8]) -> Option<bool>,
+        rule: &dyn Fn(u32, &[u8]) -> Option<KeyRule>,
     ) -> Result<()> {
+        // The batch has as many records as before for its user.
         let records = self.counts.records;
         let mut result = Ok(());
         let walked = bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
-            let Some(insert) = insert(ordinal, key).filter(|_| result.is_ok()) else {
+            let Some(rule) = rule(ordinal, key).filter(|_| result.is_ok()) else {
                 return;
             };
             result = match body {
-                Some(body) => self.put(body, insert),
-                None => self.delete_encoded(key, insert),
+                Some(body) => self.put(body, rule),
+                None => self.delete_encoded(key, rule),
             };
         });
         self.counts.records = records;
         walked.and(result)
     }
 
-    /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
-    /// version of each record: no reader can see the others.
+    /// Refuses a key that is inserted twice. If the strategy looks up replaced records, keeps only
+    /// the last version of each record: no reader can see the others.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for a key that is inserted twice.
     pub(super) fn keep_last_versions(&mut self) -> Result<()> {
         if self.touched.len() < 2 {
             return Ok(());
         }
         let mut order: Vec<&Touched> = self.touched.iter().collect();
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
-        let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
+        let (mut replaced, mut inserted) = (HashSet::new(), HashSet::new());
         for of_key in order.chunk_by(|a, b| a.key == b.key) {
             let (last, earlier) = of_key.split_last().ok_or_else(Misplaced::here)?;
-            passed.extend(earlier.iter().map(|touched| touched.ordinal));
-            match of_key.iter().filter(|touched| touched.insert).count() {
+            replaced.extend(earlier.iter().map(|touched| touched.ordinal));
+            match of_key.iter().filter(|touched| touched.must_be_new).count() {
                 0 => {}
                 1 => {
-                    inserts.insert(last.key.clone());
+                    inserted.insert(last.key.clone());
                 }
                 _ => return Err(self.exists(&last.key)),
             }
         }
-        if passed.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
+        if replaced.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
             return Ok(());
         }
         let layout = self.layout.clone();
         let writes = std::mem::take(&mut self.writes);
         let touched = std::mem::take(&mut self.touched);
-        let insert =
-            |ordinal: u32, key: &[u8]| (!passed.contains(&ordinal)).then(|| inserts.contains(key));
-        let result = self.add_again(&writes, &layout, &insert);
+        let rule = |ordinal: u32, key: &[u8]| {
+            (!replaced.contains(&ordinal)).then(|| rule_if(inserted.contains(key)))
+        };
+        let result = self.add_again(&writes, &layout, &rule);
         if result.is_err() {
             self.writes = writes;
             self.touched = touched;
         }
         result
+    }
+}
+
+/// The rule for a key that must be new, or need not be.
+fn rule_if(must_be_new: bool) -> KeyRule {
+    if must_be_new {
+        KeyRule::MustBeNew
+    } else {
+        KeyRule::MayExist
     }
 }

@@ -3,15 +3,15 @@
 //!
 //! What counts is the state after the batch, so a batch may move a value from one record to
 //! another. The search follows the pattern of `pre_images.rs`: before the append, without a lock,
-//! the index is asked for the values that the batch gives its records. Under the writer lock only
-//! the memtables of the index are searched for newer entries of these values; if there is one, or
-//! if the memtables were flushed, the search is repeated.
+//! the index is searched for the values that the batch gives its records. Under the writer lock
+//! only the memtables of the index are searched for newer entries of these values; if there is one,
+//! or if the memtables were flushed, the search is repeated.
 //!
 //! **Invariant.** An index entry of a value is written with every record that has it, under the
-//! number of the record. So a value that no entry newer than the search has is held by no record
-//! that the search did not see. While an index is built, it has the entries of later writes only;
-//! those of earlier records are searched in the staging tree once that is complete, and before
-//! that the build itself finds duplicates (`ddl/unique.rs`).
+//! number of the record. So if no entry of a value is newer than the search, no record that the
+//! search did not see holds the value. While an index is built, it has the entries of later writes
+//! only; those of earlier records are searched in the staging tree once that is complete, and
+//! before that the build itself finds duplicates (`ddl/unique.rs`).
 //!
 //! A record that has expired holds no values. Here the time must be one that the store never takes
 //! back ([`esker_lsm::Group::believed_time`]), unlike the time of reads.
@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_lsm::coding::{Own, Reader};
+use esker_lsm::coding::{Misplaced, Own, Reader};
 use esker_lsm::{Component, Cost, Cursor, Group, Kind, Seq, Snapshot, Time, TreeId};
 use esker_model::Key;
 use esker_model::range::{Range, after_prefix};
@@ -30,12 +30,13 @@ use super::batch::DatasetWrites;
 use crate::catalog::{Layout, UniqueIndex};
 use crate::error::{Error, NotUnique, Result};
 use crate::index::staging::each_staged;
-use crate::index::{Attribute, Best, Looks, Window};
+use crate::index::{Attribute, BestCandidates, Looks, Window};
 use crate::maintenance;
 use crate::store::has_expired;
 
-/// A snapshot of a dataset whose values are unique.
+/// Searches one snapshot of a dataset for the records that hold a value.
 pub(crate) struct Holders<'a> {
+    /// The dataset's name.
     pub(crate) dataset: &'a str,
     layout: &'a Layout,
     snapshot: &'a Snapshot,
@@ -46,18 +47,20 @@ pub(crate) struct Holders<'a> {
 /// A key that an index has for a value.
 pub(crate) struct Holder {
     /// The place of the value among the searched ones.
-    pub(crate) of: usize,
+    pub(crate) value_at: usize,
     pub(crate) key: Vec<u8>,
     pub(crate) seq: Seq,
 }
 
 impl<'a> Holders<'a> {
+    /// A search in `snapshot`, whose definition is `layout`.
     pub(crate) fn new(
         dataset: &'a str,
         layout: &'a Layout,
         snapshot: &'a Snapshot,
         group: &Group,
     ) -> Holders<'a> {
+        // Without expiry no record has a time to compare with.
         let time = if layout.expiry.is_some() {
             group.believed_time()
         } else {
@@ -72,60 +75,68 @@ impl<'a> Holders<'a> {
     }
 
     /// True if a stored record has expired and cannot become current again.
-    fn is_over(&self, stored: &[u8]) -> bool {
-        let is_over = |expires: Time| expires <= self.time;
+    fn has_expired_for_good(&self, stored: &[u8]) -> bool {
+        let has_passed = |expires: Time| expires <= self.time;
         // Before the first record that expires, a snapshot has no time.
-        RecordRef::expiry_of(stored).is_some_and(is_over)
+        RecordRef::expiry_of(stored).is_some_and(has_passed)
             && (self.snapshot.time() == 0 || has_expired(self.snapshot, stored))
     }
 
-    /// Adds the keys that an index has for `value`, also obsolete ones.
+    /// Adds the keys that an index and its staging tree have for `value`, also obsolete ones.
+    /// `value_at` is the place of the value among the searched ones.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn search(
         &self,
         index: &UniqueIndex<'_>,
         value: &[u8],
-        of: usize,
+        value_at: usize,
         found: &mut Vec<Holder>,
     ) -> Result<()> {
         let (attribute, cost) = (index.attribute, Cost::default());
         let obsolete = self.layout.superseded;
         let obsolete = obsolete.and_then(|tree| self.snapshot.superseded(tree));
-        let mut best = Best::new(Window::all()).without(obsolete.map(Arc::new));
+        let mut best = BestCandidates::new(Window::all()).without(obsolete.map(Arc::new));
         let looks = Looks::default();
         let lookup = maintenance::lookup(self.layout, self.snapshot, &cost, &cost, looks);
-        if let Some(kind) = attribute.index() {
-            let range = Range::exactly(value.to_vec());
-            kind.candidates(&lookup, attribute, &range, &mut best)?;
-        }
+        let kind = attribute.index().ok_or_else(Misplaced::here)?;
+        let range = Range::exactly(value.to_vec());
+        kind.candidates(&lookup, attribute, &range, &mut best)?;
         let (candidates, _) = best.finish();
         found.extend(candidates.into_iter().map(|candidate| Holder {
-            of,
+            value_at,
             key: candidate.key,
             seq: candidate.seq,
         }));
         let Some(staged) = index.staged else {
             return Ok(());
         };
-        let mut add = |_: &[u8], key: &[u8], seq: Seq| {
+        let mut add = |_: &[u8], key: &[u8], seq: Seq| -> Result<()> {
             let key = key.to_vec();
-            found.push(Holder { of, key, seq });
+            found.push(Holder { value_at, key, seq });
             Ok(())
         };
         each_staged(self.snapshot, staged, attribute, Some(value), 0, &mut add)
     }
 
     /// Keeps the keys whose records are current: the search found the entry of their last write.
+    /// Sorts by key, then by the place of the value.
+    ///
+    /// # Errors
+    /// Any read error.
     pub(crate) fn retain_current(&self, found: &mut Vec<Holder>) -> Result<()> {
-        found.sort_by(|a, b| (&a.key, a.of, a.seq).cmp(&(&b.key, b.of, b.seq)));
+        found.sort_by(|a, b| (&a.key, a.value_at, a.seq).cmp(&(&b.key, b.value_at, b.seq)));
         let keys: Vec<&[u8]> = found.iter().map(|holder| holder.key.as_slice()).collect();
         let mut current = vec![false; keys.len()];
         let mut note = |at: usize, record: esker_lsm::Found| {
-            *current.own_mut(at) = record.seq == found.own(at).seq && !self.is_over(&record.value);
+            *current.own_mut(at) =
+                record.seq == found.own(at).seq && !self.has_expired_for_good(&record.value);
         };
         let cost = Cost::default();
         (self.snapshot).visit_batch(self.layout.data, &keys, &cost, &mut note)?;
-        let mut current = current.into_iter();
-        found.retain(|_| current.next().unwrap_or_default());
+        let mut places = 0..current.len();
+        found.retain(|_| places.next().is_some_and(|at| *current.own(at)));
         Ok(())
     }
 
@@ -148,7 +159,7 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// An encoded value, for people.
+/// The text of an encoded value in an error message.
 fn display(ty: Type, value: &[u8]) -> String {
     let text = if ty.is_compound() {
         compound_text(value)
@@ -158,7 +169,7 @@ fn display(ty: Type, value: &[u8]) -> String {
     text.unwrap_or_else(|| format!("{value:02x?}"))
 }
 
-/// Passes the values that a record must have alone in an index.
+/// Passes to `show` the values of a record that no other record may have in an index.
 pub(crate) fn each_unique(
     attribute: &Attribute,
     record: &RecordRef<'_>,
@@ -184,10 +195,38 @@ struct Claim {
 
 /// The values that the records of a batch must have alone.
 pub(super) struct Claims {
-    /// By index: its tree, and the beginnings of the keys of the values there, ascending.
-    trees: Vec<(TreeId, Vec<Vec<u8>>)>,
+    /// One per index.
+    trees: Vec<SearchedTree>,
     /// The last write that the search saw.
     seq: Seq,
+}
+
+/// The tree of an index, and the beginnings of the keys that the claimed values have there
+/// ([`IndexType::head`](crate::index::IndexType::head)), ascending.
+struct SearchedTree {
+    tree: TreeId,
+    heads: Vec<Vec<u8>>,
+}
+
+impl SearchedTree {
+    /// `claims` are values of one index, ascending.
+    fn of(attribute: &Attribute, claims: &[Claim]) -> Result<SearchedTree> {
+        let index = attribute.index().ok_or_else(Misplaced::here)?;
+        let heads = claims.iter().map(|claim| {
+            let mut head = Vec::new();
+            index.head(&claim.value, &mut head);
+            head
+        });
+        let heads: Vec<Vec<u8>> = heads.collect();
+        debug_assert!(
+            heads.is_sorted(),
+            "heads of an index with unique values are in the order of the values"
+        );
+        Ok(SearchedTree {
+            tree: attribute.index_tree()?,
+            heads,
+        })
+    }
 }
 
 impl Claims {
@@ -204,7 +243,7 @@ impl Claims {
         let indexes = part.layout.unique_indexes();
         let name = part.dataset.name();
         let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.shared.group);
-        let written = Written::of(part, &indexes, &holders);
+        let written = StateAfterBatch::of(part, &indexes, &holders);
         let claims = written.claims;
         for pair in claims.windows(2) {
             if let [earlier, later] = pair
@@ -216,34 +255,25 @@ impl Claims {
             }
         }
         let mut found = Vec::new();
-        for (of, claim) in claims.iter().enumerate() {
-            holders.search(indexes.own(claim.index), &claim.value, of, &mut found)?;
+        for (at, claim) in claims.iter().enumerate() {
+            holders.search(indexes.own(claim.index), &claim.value, at, &mut found)?;
         }
         // The batch decides what its own records have.
         found.retain(|holder| !written.last.contains_key(&holder.key));
         holders.retain_current(&mut found)?;
         let first = found
             .iter()
-            .min_by_key(|holder| (claims.own(holder.of).ordinal, holder.of));
+            .min_by_key(|holder| (claims.own(holder.value_at).ordinal, holder.value_at));
         if let Some(holder) = first {
-            let claim = claims.own(holder.of);
+            let claim = claims.own(holder.value_at);
             let attribute = indexes.own(claim.index).attribute;
             return Err(holders.refusal(attribute, &claim.value, &claim.key, &holder.key));
         }
         let mut trees = Vec::new();
         for of_index in claims.chunk_by(|a, b| a.index == b.index) {
-            let Some(first) = of_index.first() else {
-                continue;
-            };
+            let first = of_index.first().ok_or_else(Misplaced::here)?;
             let attribute = indexes.own(first.index).attribute;
-            let heads = of_index.iter().map(|claim| {
-                let mut head = Vec::new();
-                if let Some(index) = attribute.index() {
-                    index.head(&claim.value, &mut head);
-                }
-                head
-            });
-            trees.push((attribute.index_tree()?, heads.collect()));
+            trees.push(SearchedTree::of(attribute, of_index)?);
         }
         let seq = snapshot.seq();
         Ok((!trees.is_empty()).then_some(Claims { trees, seq }))
@@ -260,7 +290,7 @@ impl Claims {
         if snapshot.flushed() > self.seq {
             return Err(overtaken());
         }
-        for (tree, heads) in &self.trees {
+        for SearchedTree { tree, heads } in &self.trees {
             let mut newer = snapshot.components(*tree);
             newer.retain(|component| match component {
                 Component::Memtable(memtable) => {
@@ -288,15 +318,20 @@ impl Claims {
 }
 
 /// The state of the written keys after the batch.
-struct Written {
+struct StateAfterBatch {
     /// The place of the last write of each key.
     last: HashMap<Vec<u8>, usize>,
-    /// By index, value and place in the batch.
+    /// Ordered by index, value and place in the batch.
     claims: Vec<Claim>,
 }
 
-impl Written {
-    fn of(part: &DatasetWrites, indexes: &[UniqueIndex<'_>], holders: &Holders<'_>) -> Written {
+impl StateAfterBatch {
+    /// The state after the writes of `part`, with the claims on `indexes`.
+    fn of(
+        part: &DatasetWrites,
+        indexes: &[UniqueIndex<'_>],
+        holders: &Holders<'_>,
+    ) -> StateAfterBatch {
         let mut last: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut claims: Vec<Claim> = Vec::new();
         let mut ordinal = 0;
@@ -306,7 +341,8 @@ impl Written {
             }
             last.insert(key.to_vec(), ordinal);
             let record = RecordRef::parse(stored);
-            let record = record.filter(|_| kind == Kind::Put && !holders.is_over(stored));
+            let record =
+                record.filter(|_| kind == Kind::Put && !holders.has_expired_for_good(stored));
             let Some(record) = record else {
                 ordinal += 1;
                 return;
@@ -327,6 +363,6 @@ impl Written {
         claims.retain(|claim| last.get(&claim.key) == Some(&claim.ordinal));
         claims.sort_by(|a, b| (a.index, &a.value, a.ordinal).cmp(&(b.index, &b.value, b.ordinal)));
         claims.dedup_by(|b, a| (a.index, &a.value, a.ordinal) == (b.index, &b.value, b.ordinal));
-        Written { last, claims }
+        StateAfterBatch { last, claims }
     }
 }

@@ -60,15 +60,12 @@ impl Handle {
                 Update::Delete if old.is_some() => batch.delete(key)?,
                 Update::Delete | Update::Keep => return Ok(old),
             }
-            match &old {
-                Some(old) => batch.expect(key, Some(old.seq())),
-                None => batch.expect(key, None),
-            }
+            batch.expect(key, old.as_ref().map(Record::seq));
             match commit(std::slice::from_mut(&mut batch), self.shared.durability) {
                 Ok(()) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
-                // Another record has the value: perhaps because of a commit that has changed this
-                // record, too. Then the change is made again from what it is now.
+                // Another record has the value, perhaps because of a commit that has changed this
+                // record, too. In that case the update is repeated from the current record.
                 Err(error) if error.kind() == ErrorKind::NotUnique => {
                     let now = self.find(key.clone(), None)?;
                     if now.map(|now| now.seq()) == old.map(|old| old.seq()) {

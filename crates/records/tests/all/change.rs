@@ -510,3 +510,34 @@ fn writers_go_on_while_the_kind_is_switched() {
     agree(&dataset.snapshot(), 0..7);
     check(&db);
 }
+
+/// Each key is the one before with a 0 byte behind it, so a build that reads the records in rounds
+/// ends each round with a key that the next round's first key begins with.
+#[test]
+fn a_round_of_a_build_begins_behind_the_last_key_of_the_one_before() {
+    const RECORDS: usize = 300;
+    // 64 records a round.
+    let options = small(Arc::new(Memory::new())).memory_budget(1 << 20);
+    let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::String);
+    let dataset = db.create_dataset::<String>("d", def).unwrap();
+    for zeros in 0..RECORDS {
+        let json = format!("{{\"id\":\"k{}\",\"v\":7}}", "\\u0000".repeat(zeros));
+        dataset.put_json(json).unwrap();
+    }
+    let added = dataset
+        .add_index(path("v"), esker::Index::composite().of_type(Type::Int))
+        .run()
+        .unwrap();
+    assert_eq!(added.records, RECORDS as u64);
+    assert_eq!(
+        dataset.find(esker::field("v").eq(7)).count().unwrap(),
+        RECORDS as u64
+    );
+    let migrated = dataset
+        .set_maintenance(esker::schema::Maintenance::MutableBitmap)
+        .run()
+        .unwrap();
+    assert!(migrated.complete);
+    check(&db);
+}

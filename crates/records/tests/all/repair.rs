@@ -333,6 +333,50 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     check(&db);
 }
 
+/// A repair on several threads first reads the tables' block indexes, to split its work. If that
+/// fails, the repair fails: it does not pass for a repair that was cancelled.
+#[test]
+fn a_repair_whose_work_cannot_be_split_fails() {
+    let methods = [
+        (RepairMethod::Key, Maintenance::Validation),
+        (
+            RepairMethod::Primary {
+                compaction: Compaction::Without,
+            },
+            Maintenance::Deferred,
+        ),
+    ];
+    for (method, maintenance) in methods {
+        let options = RepairOptions {
+            method,
+            threads: 2,
+            ..RepairOptions::default()
+        };
+        let mut failed = 0;
+        for at in 1..=20 {
+            let memory = Memory::new();
+            let db = open(Arc::new(memory.clone())).unwrap();
+            let def = def(maintenance, Repair::Merge, Merging::Tiered);
+            let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+            for order in 0..60 {
+                let body = body(order % 20, order % VALUES, order);
+                dataset.put_json(body.as_bytes()).unwrap();
+            }
+            drop(dataset);
+            db.close().unwrap();
+            let faulty = Faulty::new(Arc::new(memory.clone()));
+            let db = open(Arc::new(faulty.clone())).unwrap();
+            let dataset = db.dataset::<esker::Key>("d").unwrap();
+            faulty.fail_reads_at(at);
+            match dataset.repair(&options).run() {
+                Ok(report) => assert!(report.complete, "{method:?}, read {at}"),
+                Err(_) => failed += 1,
+            }
+        }
+        assert!(failed > 0, "{method:?}");
+    }
+}
+
 /// A store created before obsolete sets existed: the first repair creates the set.
 #[test]
 fn a_store_without_a_set_gets_one() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use esker_model::definition::IndexKind;
 
+use super::spatial::PointType;
 use super::{composite, eager, embedded, filter, fingerprint, lazy, recent, spatial};
 use crate::index::IndexType;
 
@@ -18,12 +19,12 @@ pub(crate) fn of(kind: IndexKind) -> Option<Arc<dyn IndexType>> {
         IndexKind::Lazy => Arc::new(lazy::Lazy),
         IndexKind::Composite => Arc::new(composite::Composite),
         IndexKind::Recent => Arc::new(recent::Recent),
-        IndexKind::Spatial(layout) => spatial::of(layout, false),
-        IndexKind::SpaceTime(layout) => spatial::of(layout, true),
+        IndexKind::Spatial(layout) => spatial::of(layout, PointType::Point),
+        IndexKind::SpaceTime(layout) => spatial::of(layout, PointType::PointTime),
     })
 }
 
-/// [`IndexType::is_filtered_scan`] of a kind. Types of other crates have trees, so they are none.
+/// [`IndexType::is_filtered_scan`] of a kind; false for types of other crates, which have trees.
 pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
     of(kind).is_some_and(|index| index.is_filtered_scan())
 }

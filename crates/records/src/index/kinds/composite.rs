@@ -8,13 +8,14 @@ use esker_model::schema::Value;
 use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use crate::index::estimate::{self, Values};
-use crate::index::kind::Tells;
+use crate::index::estimate::{self, ValuePosition};
+use crate::index::kind::EntryWrites;
 use crate::index::walk::walk;
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The composite index.
 pub(super) struct Composite;
 
 impl IndexType for Composite {
@@ -26,14 +27,14 @@ impl IndexType for Composite {
         write(writes, Kind::Delete, index_entry)
     }
 
-    /// A superseded entry is as good a candidate as any other, because the pipeline probes the data
-    /// anyway. Entries older than the K best are skipped by sequence bounds.
+    /// Superseded entries are offered, too, because the query pipeline validates every candidate.
+    /// Entries older than the K best are skipped by sequence bounds.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         let (lo, hi) = range.key_bounds();
         let bounds = (lo.as_slice(), hi.as_deref());
@@ -42,7 +43,7 @@ impl IndexType for Composite {
             lookup,
             tree,
             bounds,
-            Tells::One,
+            EntryWrites::One,
             best,
             &mut |entry, best| {
                 if entry.kind == Kind::Put
@@ -56,7 +57,12 @@ impl IndexType for Composite {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        lookup.estimate(attribute, range, Values::BeforeKeys, &estimate::ENTRIES)
+        lookup.estimate(
+            attribute,
+            range,
+            ValuePosition::BeforeRecordKey,
+            &estimate::ENTRIES,
+        )
     }
 
     /// Keys are only searched by prefix, so there is no key filter. A key is an index entry, and
@@ -73,8 +79,8 @@ impl IndexType for Composite {
         true
     }
 
-    fn adds_up(&self) -> Option<Tells> {
-        Some(Tells::One)
+    fn counts_by_component(&self) -> Option<EntryWrites> {
+        Some(EntryWrites::One)
     }
 
     fn entries_of(
@@ -95,7 +101,14 @@ impl IndexType for Composite {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 6.0)
+        Figures {
+            access: Access::Entries,
+            write: 1.1,
+            lookup: 45.0,
+            row: 5.0,
+            entry: 0.05,
+            bytes: 6.0,
+        }
     }
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
@@ -134,6 +147,7 @@ impl Build for Builder {
     }
 }
 
+/// Adds an entry of this kind to the tree: value and key together.
 fn write(writes: &mut Writes, kind: Kind, index_entry: IndexEntry<'_>) -> Result<()> {
     let mut key = std::mem::take(&mut writes.scratch);
     key.clear();

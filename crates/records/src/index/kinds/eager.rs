@@ -11,18 +11,19 @@ use std::collections::hash_map;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Batch, Component, Cursor, Kind, RunSink, Seq, Snapshot, TreeCursor, TreeOptions};
 use esker_model::posting::{Posting, PostingMerge};
 
 use super::lazy::{entries_of_piece, offer_piece};
 use crate::error::Result;
-use crate::index::build::{Build, Lists, WritePiece};
+use crate::index::build::{Build, ListBuilder, WritePiece};
 use crate::index::cost::{Access, Figures};
-use crate::index::estimate::{Postings, Values};
-use crate::index::purge::Purge;
+use crate::index::estimate::{Postings, ValuePosition};
+use crate::index::purge::PostingFilterFactory;
 use crate::index::{
-    Attribute, Best, Completion, Deferred, Entry, IndexEntry, IndexType, Lookup, Range, Recency,
-    VisitPosting, Writes,
+    Attribute, BestCandidates, Completion, DeferredChange, Entry, IndexEntry, IndexType, Lookup,
+    Range, Recency, VisitPosting, Writes,
 };
 
 /// The size of a full chunk.
@@ -32,18 +33,23 @@ const CHUNK_BYTES: usize = 8 << 10;
 /// older postings the numbers below.
 const FIRST_WHILE_BUILT: u32 = 1 << 31;
 
+/// The eager index.
 pub(super) struct Eager;
 
 impl IndexType for Eager {
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
-        writes.defer(index_entry, false)
+        writes.defer_add(index_entry)
     }
 
     fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
-        writes.defer(index_entry, true)
+        writes.defer_cancel(index_entry)
     }
 
-    fn prepare(&self, changes: &[&Deferred], snapshot: &Snapshot) -> Result<Box<dyn Completion>> {
+    fn prepare(
+        &self,
+        changes: &[&DeferredChange],
+        snapshot: &Snapshot,
+    ) -> Result<Box<dyn Completion>> {
         Ok(Box::new(Heads::look_up(changes, snapshot)?))
     }
 
@@ -52,7 +58,7 @@ impl IndexType for Eager {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         let (lo, hi) = range.key_bounds();
         let is_point = range.point().is_some();
@@ -79,12 +85,12 @@ impl IndexType for Eager {
         let lists = Postings {
             are_rewritten: true,
         };
-        lookup.estimate(attribute, range, Values::BeforeNumbers, &lists)
+        lookup.estimate(attribute, range, ValuePosition::BeforeNumber, &lists)
     }
 
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
-            filter: Some(Arc::new(Purge)),
+            filter: Some(Arc::new(PostingFilterFactory)),
             filter_bits_per_key: 0,
             ..TreeOptions::default()
         })
@@ -104,11 +110,18 @@ impl IndexType for Eager {
     }
 
     fn builder(&self) -> Option<Box<dyn Build>> {
-        Some(Box::new(Lists::new(CHUNK_BYTES, Chunks::default())))
+        Some(Box::new(ListBuilder::new(CHUNK_BYTES, Chunks::default())))
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 15.0, 20.0, 5.2, 0.0, 6.0)
+        Figures {
+            access: Access::Entries,
+            write: 15.0,
+            lookup: 20.0,
+            row: 5.2,
+            entry: 0.0,
+            bytes: 6.0,
+        }
     }
 
     /// Its write cost grows with its lists.
@@ -158,16 +171,27 @@ struct Heads {
     snapshot: Snapshot,
 }
 
+/// The newest chunk of a list.
 #[derive(Clone)]
 struct Head {
     key: Vec<u8>,
     chunk: Vec<u8>,
+    /// The sequence number of its entry.
     seq: Seq,
+}
+
+impl Head {
+    /// The number of the chunk in the list of `value`.
+    fn number(&self, value: &[u8]) -> std::result::Result<u32, Misplaced> {
+        let suffix = self.key.strip_prefix(value).and_then(<[u8]>::first_chunk);
+        let complemented = suffix.ok_or_else(Misplaced::here)?;
+        Ok(u32::MAX - u32::from_be_bytes(*complemented))
+    }
 }
 
 impl Heads {
     /// Reads the heads of all changed lists.
-    fn look_up(changes: &[&Deferred], snapshot: &Snapshot) -> esker_lsm::Result<Heads> {
+    fn look_up(changes: &[&DeferredChange], snapshot: &Snapshot) -> esker_lsm::Result<Heads> {
         let mut found = HashMap::new();
         for change in changes {
             if let hash_map::Entry::Vacant(place) = found.entry(change.value.clone()) {
@@ -183,10 +207,17 @@ impl Heads {
 
     /// The current head of a list, under the writer lock. Every write to a list writes its head. So
     /// if a list changed since the lookup, its new head is in a memtable, unless the head was
-    /// deleted: then the lookup must be repeated. The same holds if the tree was flushed or
-    /// compacted: a compaction may have dropped postings from the head, and the obsolete set may
-    /// have forgotten them since.
-    fn now(&self, change: &Deferred, snapshot: &Snapshot) -> esker_lsm::Result<Option<Head>> {
+    /// deleted: then the lookup must be repeated. The lookup must also be repeated if the tree was
+    /// flushed or compacted: a compaction may have dropped postings from the head, and the obsolete
+    /// set may have forgotten them since.
+    ///
+    /// # Errors
+    /// [`esker_lsm::Error::Conflict`] if the lookup must be repeated.
+    fn current_head(
+        &self,
+        change: &DeferredChange,
+        snapshot: &Snapshot,
+    ) -> esker_lsm::Result<Option<Head>> {
         let overtaken = || esker_lsm::Error::Conflict("the batch was overtaken".to_string());
         let seq = self.snapshot.seq();
         if snapshot.flushed() > seq || !snapshot.has_tables_of(&self.snapshot, change.tree) {
@@ -225,7 +256,7 @@ impl Completion for Heads {
     /// `batch`. Writes each changed list once.
     fn complete(
         &self,
-        changes: &[&Deferred],
+        changes: &[&DeferredChange],
         batch: &mut Batch,
         seqs: RangeInclusive<Seq>,
         snapshot: &Snapshot,
@@ -234,7 +265,7 @@ impl Completion for Heads {
         let mut changes = changes.to_vec();
         changes.sort_by(|a, b| (&a.value, Reverse(a.ordinal)).cmp(&(&b.value, Reverse(b.ordinal))));
         for list in changes.chunk_by(|a, b| a.value == b.value) {
-            let Some(change) = list.first() else { continue };
+            let change = list.first().ok_or_else(Misplaced::here)?;
             let operator = PostingMerge {
                 chunk_bytes: CHUNK_BYTES,
                 versions: change.versions as usize,
@@ -255,7 +286,7 @@ impl Completion for Heads {
                     pieces.push(one);
                 }
             }
-            let head = self.now(change, snapshot)?;
+            let head = self.current_head(change, snapshot)?;
             write_list(batch, change, pieces, head, &operator, last)?;
         }
         Ok(())
@@ -266,7 +297,7 @@ impl Completion for Heads {
 /// joined with the newest existing chunk if that has room.
 fn write_list(
     batch: &mut Batch,
-    change: &Deferred,
+    change: &DeferredChange,
     mut pieces: Vec<Vec<u8>>,
     head: Option<Head>,
     operator: &PostingMerge,
@@ -277,23 +308,19 @@ fn write_list(
     } else {
         0
     };
-    let suffix = head
-        .as_ref()
-        .and_then(|head| head.key.strip_prefix(change.value.as_slice()));
-    if let (Some(head), Some(suffix)) = (&head, suffix.and_then(|suffix| suffix.first_chunk::<4>()))
-    {
-        number = u32::MAX - u32::from_be_bytes(*suffix);
-        let joined = pieces.last_mut().is_some_and(|oldest| {
+    if let Some(head) = &head {
+        number = head.number(&change.value)?;
+        let is_joined = pieces.last_mut().is_some_and(|oldest| {
             // Only the size of the old chunk decides, because the new piece is small.
             head.chunk.len() < CHUNK_BYTES && operator.combine(oldest, last, &head.chunk, head.seq)
         });
-        if !joined {
+        if !is_joined {
             number += 1;
         }
     }
     for (number, mut piece) in (number..).zip(pieces.into_iter().rev()) {
         let key = [change.value.as_slice(), &(u32::MAX - number).to_be_bytes()].concat();
-        // A cancellation is done when no older chunk is left that it could apply to.
+        // A cancellation is dropped once no older chunk is left that it could apply to.
         let oldest = number == 0;
         if operator.finish(last, &mut piece, oldest) {
             batch.also(Kind::Put, change.tree, &key, &piece)?;

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use esker_lsm::attributes::Summary;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::entry::MAX_SEQ;
 use esker_lsm::memtable::Memtable;
 use esker_lsm::synopsis::ValueRange;
@@ -24,33 +25,41 @@ use esker_model::record::RecordRef;
 use crate::error::Result;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::lookup::value_range;
-use crate::index::passing;
 use crate::index::queue::Queue;
 use crate::index::ranked::Ranked;
-use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Origin, Range, Writes};
+use crate::index::summary_estimate;
+use crate::index::{
+    Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Origin, Range, Writes,
+};
 
+/// The embedded index.
 pub(super) struct Embedded;
 
 /// The share of excluded blocks above which an attribute counts as growing with time.
 const CORRELATED: f64 = 0.9;
 
 /// The most blocks that are taken from the queue and read together.
-const TOGETHER: usize = 64;
-/// The assumed number of matches per block, for a range. For a single value it is 1.
-const RANGE_RECORDS: usize = 8;
+const MAX_BLOCKS: usize = 64;
 
+/// The assumed number of matches per block, for a range. For a single value it is 1.
+const MATCHES_IN_RANGE: usize = 8;
+
+/// The extent of a part of a table.
 #[derive(Clone, Copy)]
 enum Unit {
+    /// The whole table.
     Table,
+    /// The partition with this index.
     Partition(usize),
     Block(BlockHint),
 }
 
-/// A table of a component, or a part of it.
+/// A table of a component, or a part of it, that waits to be searched.
 #[derive(Clone, Copy)]
 struct Part {
-    /// The index of the component, and of the table in `Walk::tables`.
+    /// The index of the component, counted from the newest.
     component: usize,
+    /// The index of the table in `Walk::tables`.
     table: usize,
     unit: Unit,
 }
@@ -69,7 +78,7 @@ impl IndexType for Embedded {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         candidates(lookup, attribute, range, value_range(range), best)
     }
@@ -94,7 +103,14 @@ impl IndexType for Embedded {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::FilteredBlocks, 0.3, 40.0, 5.2, 0.0, 4.0)
+        Figures {
+            access: Access::FilteredBlocks,
+            write: 0.3,
+            lookup: 40.0,
+            row: 5.2,
+            entry: 0.0,
+            bytes: 4.0,
+        }
     }
 
     fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
@@ -114,14 +130,15 @@ impl IndexType for Embedded {
     }
 }
 
-/// Offers the candidates in `range` of all tables whose summaries admit `values`, the same range in
-/// their form; best units first.
+/// Offers the candidates in `range` of all tables whose summaries admit `values`, which is the same
+/// range in the form of the summaries. Searches the units that can contain the best candidates
+/// first.
 pub(super) fn candidates(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
     values: ValueRange,
-    best: &mut Best,
+    best: &mut BestCandidates,
 ) -> Result<()> {
     let mut walk = Walk {
         lookup,
@@ -145,7 +162,11 @@ pub(super) fn candidates(
     walk.run(best)
 }
 
-/// Estimates how many records such an index reads for a range.
+/// Estimates how many records an index of summaries reads for a range. `values` is the same range
+/// in the form of the summaries.
+///
+/// # Errors
+/// Any read error.
 pub(super) fn read_for(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -154,34 +175,41 @@ pub(super) fn read_for(
 ) -> Result<u64> {
     let mut records = 0;
     for component in lookup.snapshot.components(lookup.data) {
-        match component {
-            Component::Memtable(memtable) => {
-                records += count_in_memtable(attribute, range, &memtable)?;
-            }
+        records += match component {
+            Component::Memtable(memtable) => count_in_memtable(attribute, range, &memtable)?,
             Component::Run(run) => {
+                let mut of_run = 0;
                 for file in run.tables.iter() {
-                    let table = file.table()?;
-                    if let Some(slot) = table.slot_of(attribute.id) {
-                        let (mut hints, cost) = (Vec::new(), lookup.data_cost);
-                        if table.mapped_blocks(slot, values, cost, &mut hints)? {
-                            // A match or two per block; the other records of the block cost little.
-                            records += 2 * hints.len() as u64;
-                            continue;
-                        }
-                    }
-                    let partitions = table.partitions().max(1) as u64;
-                    let matching = match table.slot_of(attribute.id) {
-                        Some(slot) => (0..table.partitions())
-                            .filter(|p| table.partition_may_match(*p, slot, values))
-                            .count(),
-                        None => table.partitions(),
-                    };
-                    records += file.meta().entries * matching as u64 / partitions;
+                    of_run += read_in_table(lookup, attribute, values, file)?;
                 }
+                of_run
             }
-        }
+        };
     }
     Ok(records)
+}
+
+/// Estimates how many records of a table are read for a range.
+fn read_in_table(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    values: &ValueRange,
+    file: &TableFile,
+) -> Result<u64> {
+    let table = file.table()?;
+    // A table older than the index has no summaries, and is read whole.
+    let Some(slot) = table.slot_of(attribute.id) else {
+        return Ok(file.meta().entries);
+    };
+    let mut hints = Vec::new();
+    if table.mapped_blocks(slot, values, lookup.data_cost, &mut hints)? {
+        // A match or two per block; the other records of the block cost little.
+        return Ok(2 * hints.len() as u64);
+    }
+    let matching = (0..table.partitions())
+        .filter(|p| table.partition_may_match(*p, slot, values))
+        .count() as u64;
+    Ok(file.meta().entries * matching / table.partitions().max(1) as u64)
 }
 
 /// Estimates the number of candidates for `range`; `values` is the same range in the form of the
@@ -193,13 +221,13 @@ pub(super) fn estimate(
     values: &ValueRange,
 ) -> Result<u64> {
     if lookup.looks.is_planning() {
-        return passing::estimate(lookup, attribute, range, values);
+        return summary_estimate::estimate(lookup, attribute, range, values);
     }
     read_for(lookup, attribute, range, values)
 }
 
 /// True if a run has one version per record.
-fn keeps_one(settings: &MaintenanceSettings) -> bool {
+fn has_one_version_per_run(settings: &MaintenanceSettings) -> bool {
     settings.versions == 1 && settings.repair != Repair::Staged
 }
 
@@ -223,19 +251,23 @@ fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) 
     Ok(count)
 }
 
+/// A search in progress.
 struct Walk<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
     range: &'a Range,
+    /// The range in the form of the summaries.
     values: ValueRange,
+    /// The tables that may contain a match.
     tables: Vec<Arc<TableFile>>,
     queue: Queue<Part>,
+    /// A buffer.
     hints: Vec<BlockHint>,
 }
 
 impl Walk<'_> {
     /// Offers the entries of a memtable's ordered map in the range.
-    fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
+    fn memtable(&mut self, memtable: &Memtable, best: &mut BestCandidates) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
         // A memtable older than the index has no map of it.
         if let Some(slot) = memtable.slot_of(self.attribute.id) {
@@ -244,7 +276,7 @@ impl Walk<'_> {
             cursor.seek(&lo, MAX_SEQ)?;
             while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
                 self.lookup.data_cost.check()?;
-                if cursor.seq() <= limit && self.holds(cursor.key()) {
+                if cursor.seq() <= limit && self.is_in_range(cursor.key()) {
                     best.offer(cursor.seq(), cursor.value());
                 }
                 cursor.next()?;
@@ -265,10 +297,11 @@ impl Walk<'_> {
 
     /// True if a value between the range's bounds is in the range: a point must also lie in the
     /// area.
-    fn holds(&self, value: &[u8]) -> bool {
+    fn is_in_range(&self, value: &[u8]) -> bool {
         self.range.regions.is_empty() || self.range.contains(value)
     }
 
+    /// True if a stored record has a value in the range.
     fn matches(&self, record: &[u8]) -> bool {
         RecordRef::parse(record).is_some_and(|record| {
             let inside = |value: &[u8]| self.range.contains(value);
@@ -277,7 +310,7 @@ impl Walk<'_> {
     }
 
     /// Queues a file that may contain a match.
-    fn file(&mut self, component: usize, file: &Arc<TableFile>, best: &mut Best) {
+    fn file(&mut self, component: usize, file: &Arc<TableFile>, best: &mut BestCandidates) {
         let (meta, cost) = (file.meta(), self.lookup.data_cost);
         if !best.admits_span(meta.min_seq, meta.max_seq) {
             best.note_skipped();
@@ -303,7 +336,8 @@ impl Walk<'_> {
         self.tables.push(file.clone());
     }
 
-    fn run(&mut self, best: &mut Best) -> Result<()> {
+    /// Searches the queued parts, best first, until no part can contain a better candidate.
+    fn run(&mut self, best: &mut BestCandidates) -> Result<()> {
         let mut blocks = Vec::new();
         while let Some(head) = self.queue.pop(best) {
             match head.item.unit {
@@ -311,11 +345,11 @@ impl Walk<'_> {
                 Unit::Partition(partition) => self.partition(head.item, partition, best)?,
                 Unit::Block(_) => {
                     blocks.push(head);
-                    let records = match self.range.point() {
+                    let per_block = match self.range.point() {
                         Some(_) => 1,
-                        None => RANGE_RECORDS,
+                        None => MATCHES_IN_RANGE,
                     };
-                    let together = (best.missing() / records).clamp(1, TOGETHER);
+                    let together = (best.missing() / per_block).clamp(1, MAX_BLOCKS);
                     let is_block = |part: &Part| matches!(part.unit, Unit::Block(_));
                     while blocks.len() < together
                         && let Some(next) = self.queue.pop_if(is_block)
@@ -329,30 +363,26 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn opened(&self, part: Part) -> Result<Option<Arc<Table>>> {
-        match self.tables.get(part.table) {
-            Some(file) => Ok(Some(file.table()?.clone())),
-            None => Ok(None),
-        }
+    /// The open table of a part.
+    fn opened(&self, part: Part) -> Result<Arc<Table>> {
+        Ok(self.tables.item(part.table)?.table()?.clone())
     }
 
     /// Queues the blocks that the table's map gives, or else the partitions that may match.
-    fn table(&mut self, part: Part, best: &mut Best) -> Result<()> {
-        let Some(table) = self.opened(part)? else {
-            return Ok(());
-        };
+    fn table(&mut self, part: Part, best: &mut BestCandidates) -> Result<()> {
+        let table = self.opened(part)?;
         let (cost, slot) = (self.lookup.data_cost, table.slot_of(self.attribute.id));
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
-        let mapped = match slot {
+        let is_mapped = match slot {
             Some(slot) => table.mapped_blocks(slot, &self.values, cost, &mut hints)?,
             None => false,
         };
-        if mapped {
+        if is_mapped {
             self.queue_blocks(part, &hints, best);
         }
         self.hints = hints;
-        if mapped {
+        if is_mapped {
             return Ok(());
         }
         for partition in 0..table.partitions() {
@@ -368,10 +398,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn partition(&mut self, part: Part, partition: usize, best: &mut Best) -> Result<()> {
-        let Some(table) = self.opened(part)? else {
-            return Ok(());
-        };
+    /// Queues the blocks of a partition that may match.
+    fn partition(&mut self, part: Part, partition: usize, best: &mut BestCandidates) -> Result<()> {
+        let table = self.opened(part)?;
         let cost = self.lookup.data_cost;
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
@@ -384,7 +413,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn queue_blocks(&mut self, part: Part, hints: &[BlockHint], best: &mut Best) {
+    /// Queues blocks of a part.
+    fn queue_blocks(&mut self, part: Part, hints: &[BlockHint], best: &mut BestCandidates) {
         for hint in hints {
             let unit = Unit::Block(*hint);
             self.queue
@@ -394,8 +424,8 @@ impl Walk<'_> {
 
     /// Reads blocks, and offers their matches, best first, as long as a block can contain a better
     /// candidate.
-    fn blocks(&mut self, blocks: &mut Vec<Ranked<Part>>, best: &mut Best) -> Result<()> {
-        if best.missing() > TOGETHER {
+    fn blocks(&mut self, blocks: &mut Vec<Ranked<Part>>, best: &mut BestCandidates) -> Result<()> {
+        if best.missing() > MAX_BLOCKS {
             // All blocks are needed: in storage order, neighbours are read together.
             blocks.sort_by_key(|queued| match queued.item.unit {
                 Unit::Block(hint) => (queued.item.table, hint.partition, hint.block),
@@ -404,12 +434,13 @@ impl Walk<'_> {
         }
         let mut wanted = Vec::with_capacity(blocks.len());
         for queued in blocks.iter() {
-            if let (Unit::Block(hint), Some(table)) = (queued.item.unit, self.opened(queued.item)?)
-            {
-                wanted.push((table, hint));
-            }
+            let Unit::Block(hint) = queued.item.unit else {
+                return Err(Misplaced::here().into());
+            };
+            wanted.push((self.opened(queued.item)?, hint));
         }
         let read = entries_of_blocks(&wanted, self.lookup.data_cost)?;
+        debug_assert_eq!(read.len(), blocks.len());
         for (queued, entries) in blocks.drain(..).zip(read) {
             if best.is_beyond(queued.rank) {
                 best.note_skipped();
@@ -420,14 +451,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
+    /// Offers the matches of a block.
+    fn block(
+        &self,
+        component: usize,
+        mut entries: BlockEntries,
+        best: &mut BestCandidates,
+    ) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
                 // A copy, so that the record does not keep its whole block in memory. If a run may
                 // have several versions of a record, its component does not show which is the
                 // newest.
                 let bring = || {
-                    if keeps_one(self.lookup.settings) {
+                    if has_one_version_per_run(self.lookup.settings) {
                         Some((entries.value().into(), Origin::Component(component)))
                     } else {
                         None

@@ -33,21 +33,24 @@ use crate::error::Result;
 use crate::index::cost::{Access, Figures};
 use crate::index::lookup::value_range;
 use crate::index::{
-    Attribute, Best, FilterRule, IndexEntry, IndexType, Lookup, Origin, Range, Recency, Writes,
+    Attribute, BestCandidates, FilterRule, IndexEntry, IndexType, Lookup, Origin, Range, Recency,
+    Writes,
 };
 
+/// The range filter.
 pub(super) struct Filter;
 
 /// Read-ahead of a scan; less than this is read through the cache.
 const READAHEAD: usize = 256 << 10;
 
 /// Receives matching records.
-pub(crate) trait Take {
+pub(crate) trait MatchVisitor {
     /// False if no record between these sequence numbers is needed.
     fn wants(&mut self, min: Seq, max: Seq) -> bool;
-    /// Takes a record with a value in the range: sequence number, key, stored record. Each record
-    /// comes once. Unless it is `current`, a component that was not read may have a newer version.
-    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()>;
+    /// Receives a record with a value in the range: sequence number, key, stored record. Each
+    /// record comes once. Unless it `is_current`, a component that was not read may have a newer
+    /// version.
+    fn visit(&mut self, seq: Seq, key: &[u8], record: &[u8], is_current: bool) -> Result<()>;
 }
 
 impl IndexType for Filter {
@@ -67,7 +70,7 @@ impl IndexType for Filter {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         let order = best.order();
         let behind = lookup.snapshot.components(lookup.data).len();
@@ -86,9 +89,9 @@ impl IndexType for Filter {
         range: &Range,
         expected: u64,
     ) -> Result<f64> {
-        let parts = match Reading::plan(lookup, attribute, range) {
-            Reading::Alone(parts, _) => parts,
-            Reading::Together(components, _) => components.iter().flat_map(parts_of).collect(),
+        let parts = match ScanPlan::new(lookup, attribute, range) {
+            ScanPlan::PartByPart { parts, .. } => parts,
+            ScanPlan::Merged { components, .. } => components.iter().flat_map(parts_of).collect(),
         };
         let entries = parts.iter().map(|part| match part {
             Part::Memtable(memtable) => memtable.len() as u64,
@@ -106,7 +109,14 @@ impl IndexType for Filter {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Everything, 0.2, 0.0, 0.0, 0.0, 0.0)
+        Figures {
+            access: Access::Everything,
+            write: 0.2,
+            lookup: 0.0,
+            row: 0.0,
+            entry: 0.0,
+            bytes: 0.0,
+        }
     }
 
     /// Its selectivity depends on how components are compacted, which a sample does not show.
@@ -115,13 +125,14 @@ impl IndexType for Filter {
     }
 }
 
+/// Offers the matching records as candidates.
 struct Offer<'b> {
-    best: &'b mut Best,
+    best: &'b mut BestCandidates,
     /// The index of a component behind all others: validation then probes all components.
     behind: usize,
 }
 
-impl Take for Offer<'_> {
+impl MatchVisitor for Offer<'_> {
     fn wants(&mut self, min: Seq, max: Seq) -> bool {
         let wants = self.best.admits_span(min, max);
         if !wants {
@@ -130,29 +141,37 @@ impl Take for Offer<'_> {
         wants
     }
 
-    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
-        let component = if current {
+    fn visit(&mut self, seq: Seq, key: &[u8], record: &[u8], is_current: bool) -> Result<()> {
+        let origin = if is_current {
             Origin::Current
         } else {
             Origin::Component(self.behind)
         };
         // A copy: the record must not keep the other records of its block in memory.
-        let bring = || Some((record.into(), component));
+        let bring = || Some((record.into(), origin));
         self.best.offer_with(seq, key, bring);
         Ok(())
     }
 }
 
 /// The plan of a scan.
-enum Reading {
-    /// Each part by itself: entries that are not in the set are current.
-    Alone(Vec<Part>, Superseded),
-    /// All components merged: the newest entry of a key is current if its number is above this one.
-    Together(Vec<Component>, Seq),
+enum ScanPlan {
+    /// Each part is read by itself: entries that are not in the obsolete set are current.
+    PartByPart {
+        parts: Vec<Part>,
+        obsolete: Superseded,
+    },
+    /// The components are merged: the newest entry of a key is current if its number is above
+    /// `sure_after`; otherwise a component that is not read may have a newer one.
+    Merged {
+        components: Vec<Component>,
+        sure_after: Seq,
+    },
 }
 
-impl Reading {
-    fn plan(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Reading {
+impl ScanPlan {
+    /// The plan for a range, by the maintenance strategy and the range filters of the components.
+    fn new(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> ScanPlan {
         let snapshot = lookup.snapshot;
         let components = snapshot.components(lookup.data);
         let zones = Zones {
@@ -165,15 +184,16 @@ impl Reading {
         let complete = coverage.of(Source::DataVersions).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let probed = tables(&all);
-        let (reading, read) = match (lookup.filter_rule, superseded, attribute.widened) {
-            (FilterRule::ObsoleteSet, Some(superseded), _) if complete => {
-                let admitted = |part: &Part| match part {
+        let plan = match (lookup.filter_rule, superseded, attribute.widened) {
+            (FilterRule::ObsoleteSet, Some(obsolete), _) if complete => {
+                let is_admitted = |part: &Part| match part {
                     Part::Memtable(_) => true,
                     Part::Table(table) => zones.admit(table.meta()),
                 };
-                let parts: Vec<Part> = all.into_iter().filter(admitted).collect();
-                let read = tables(&parts);
-                (Reading::Alone(parts, superseded), read)
+                ScanPlan::PartByPart {
+                    parts: all.into_iter().filter(is_admitted).collect(),
+                    obsolete,
+                }
             }
             (rule, _, widened) => {
                 let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
@@ -183,19 +203,33 @@ impl Reading {
                     Some(_) => settings.since.max(attribute.since),
                     None => 0,
                 };
-                let chosen = zones.together(&components, widened.as_deref());
-                let read = tables(&chosen.iter().flat_map(parts_of).collect::<Vec<_>>());
-                (Reading::Together(chosen, sure_after), read)
+                ScanPlan::Merged {
+                    components: zones.components_to_merge(&components, widened.as_deref()),
+                    sure_after,
+                }
             }
         };
+        let skipped = probed - plan.tables();
         Cost::add(&lookup.data_cost.synopses_probed, probed);
-        Cost::add(&lookup.data_cost.synopses_negative, probed - read);
-        reading
+        Cost::add(&lookup.data_cost.synopses_negative, skipped);
+        plan
+    }
+
+    /// The number of tables that are read.
+    fn tables(&self) -> u64 {
+        match self {
+            ScanPlan::PartByPart { parts, .. } => tables(parts),
+            ScanPlan::Merged { components, .. } => components
+                .iter()
+                .map(|component| tables(&parts_of(component)))
+                .sum(),
+        }
     }
 }
 
 /// The range filters of the components, for one range.
 struct Zones {
+    /// The id of the attribute.
     id: u32,
     values: ValueRange,
 }
@@ -226,7 +260,7 @@ impl Zones {
 
     /// The memtables, the admitted tables, and the tables that may have replaced or deleted records
     /// in these; if spans are given, only tables that overlap one.
-    fn together(
+    fn components_to_merge(
         &self,
         components: &[Component],
         widened: Option<&[ComponentId]>,
@@ -259,6 +293,7 @@ impl Zones {
     }
 }
 
+/// The run of a component; `None` for a memtable.
 fn run_of(component: &Component) -> Option<&Run> {
     match component {
         Component::Memtable(_) => None,
@@ -266,10 +301,12 @@ fn run_of(component: &Component) -> Option<&Run> {
     }
 }
 
+/// The memtable, or the tables, of a component.
 fn parts_of(component: &Component) -> Vec<Part> {
     component.parts(&[], None)
 }
 
+/// The number of tables among the parts.
 fn tables(parts: &[Part]) -> u64 {
     let tables = parts.iter().filter(|part| matches!(part, Part::Table(_)));
     tables.count() as u64
@@ -288,38 +325,48 @@ fn options(bytes: u64) -> ReadOptions {
     }
 }
 
-/// Passes all records with a value in the range that `take` wants. Reads the best parts first if
-/// the maintenance strategy allows reading parts by themselves.
+/// Passes to the visitor all records with a value in the range that it wants. Reads the best parts
+/// first if the maintenance strategy allows reading parts by themselves.
+///
+/// # Errors
+/// Any read error, and any error of the visitor.
 pub(crate) fn each_match(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
     order: Recency,
-    take: &mut dyn Take,
+    visitor: &mut dyn MatchVisitor,
 ) -> Result<()> {
     let scan = Scan {
         lookup,
         attribute,
         range,
     };
-    match Reading::plan(lookup, attribute, range) {
-        Reading::Alone(mut parts, superseded) => {
+    match ScanPlan::new(lookup, attribute, range) {
+        ScanPlan::PartByPart {
+            mut parts,
+            obsolete,
+        } => {
             parts.sort_by_key(|part| {
                 let (min, max) = part.seq_bounds();
                 order.best_rank(min, max)
             });
             for part in parts {
                 let (min, max) = part.seq_bounds();
-                if take.wants(min, max) {
-                    scan.alone(&part, &superseded, take)?;
+                if visitor.wants(min, max) {
+                    scan.part(&part, &obsolete, visitor)?;
                 }
             }
             Ok(())
         }
-        Reading::Together(components, sure_after) => scan.together(&components, sure_after, take),
+        ScanPlan::Merged {
+            components,
+            sure_after,
+        } => scan.merged(&components, sure_after, visitor),
     }
 }
 
+/// The scan of a range.
 struct Scan<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
@@ -330,21 +377,27 @@ impl Scan<'_> {
     /// True if a stored record has a value in the range; with `only`, if this is the first such
     /// value.
     fn matches(&self, record: &[u8], only: Option<&[u8]>) -> bool {
-        let mut right = true;
+        let mut is_first = true;
         RecordRef::parse(record).is_some_and(|record| {
             self.attribute.any_value(&record, |value| {
                 let inside = self.range.contains(value);
-                right = only.is_none_or(|only| !inside || only == value);
+                is_first = only.is_none_or(|only| !inside || only == value);
                 inside
             })
-        }) && right
+        }) && is_first
     }
 
-    fn alone(&self, part: &Part, superseded: &Superseded, take: &mut dyn Take) -> Result<()> {
+    /// Scans one part by itself.
+    fn part(
+        &self,
+        part: &Part,
+        superseded: &Superseded,
+        visitor: &mut dyn MatchVisitor,
+    ) -> Result<()> {
         let size = match part {
             Part::Memtable(memtable) => {
                 if let Some(slot) = memtable.slot_of(self.attribute.id) {
-                    return self.mapped(memtable, slot, superseded, take);
+                    return self.mapped(memtable, slot, superseded, visitor);
                 }
                 0
             }
@@ -356,11 +409,11 @@ impl Scan<'_> {
             let seq = cursor.seq();
             if cursor.kind() == Kind::Put
                 && seq <= self.lookup.snapshot.seq()
-                && take.wants(seq, seq)
+                && visitor.wants(seq, seq)
                 && !superseded.contains(seq)
                 && self.matches(cursor.value(), None)
             {
-                take.take(seq, cursor.key(), cursor.value(), true)?;
+                visitor.visit(seq, cursor.key(), cursor.value(), true)?;
             }
             cursor.next()?;
         }
@@ -374,7 +427,7 @@ impl Scan<'_> {
         memtable: &Memtable,
         slot: usize,
         superseded: &Superseded,
-        take: &mut dyn Take,
+        visitor: &mut dyn MatchVisitor,
     ) -> Result<()> {
         let (lo, hi) = self.range.key_bounds();
         let mut cursor = memtable.attribute_cursor(slot);
@@ -383,24 +436,25 @@ impl Scan<'_> {
             self.lookup.data_cost.check()?;
             let (seq, key) = (cursor.seq(), cursor.value());
             if seq <= self.lookup.snapshot.seq()
-                && take.wants(seq, seq)
+                && visitor.wants(seq, seq)
                 && !superseded.contains(seq)
                 && let Some(entry) = memtable.get(key, seq)
                 // A record with several values in the range is taken at its first one.
                 && self.matches(entry.value, Some(cursor.key()))
             {
-                take.take(seq, key, entry.value, true)?;
+                visitor.visit(seq, key, entry.value, true)?;
             }
             cursor.next()?;
         }
         Ok(())
     }
 
-    fn together(
+    /// Scans the components merged.
+    fn merged(
         &self,
         components: &[Component],
         sure_after: Seq,
-        take: &mut dyn Take,
+        visitor: &mut dyn MatchVisitor,
     ) -> Result<()> {
         let size = components.iter().filter_map(run_of).map(Run::size).sum();
         let readahead = options(size).readahead;
@@ -410,10 +464,10 @@ impl Scan<'_> {
         while cursor.valid() {
             let seq = cursor.seq();
             if cursor.kind() == Kind::Put
-                && take.wants(seq, seq)
+                && visitor.wants(seq, seq)
                 && self.matches(cursor.value(), None)
             {
-                take.take(seq, cursor.key(), cursor.value(), seq > sure_after)?;
+                visitor.visit(seq, cursor.key(), cursor.value(), seq > sure_after)?;
             }
             cursor.next()?;
         }

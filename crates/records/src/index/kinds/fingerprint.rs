@@ -8,8 +8,9 @@ use super::embedded;
 use crate::error::Result;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::lookup::value_range;
-use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Range, Writes};
+use crate::index::{Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Range, Writes};
 
+/// The fingerprint index.
 pub(super) struct Fingerprint;
 
 impl IndexType for Fingerprint {
@@ -26,7 +27,7 @@ impl IndexType for Fingerprint {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         embedded::candidates(lookup, attribute, range, value_range(range), best)
     }
@@ -51,7 +52,14 @@ impl IndexType for Fingerprint {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::MappedBlocks, 0.35, 60.0, 5.2, 0.0, 4.0)
+        Figures {
+            access: Access::MappedBlocks,
+            write: 0.35,
+            lookup: 60.0,
+            row: 5.2,
+            entry: 0.0,
+            bytes: 4.0,
+        }
     }
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {

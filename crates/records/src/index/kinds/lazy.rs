@@ -10,17 +10,19 @@ use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 use esker_model::posting::{self, Posting, PostingList, PostingMerge};
 
 use crate::error::{Error, Result};
-use crate::index::build::{Build, Lists, WritePiece};
+use crate::index::build::{Build, ListBuilder, WritePiece};
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use crate::index::estimate::{Postings, Values};
-use crate::index::kind::Tells;
+use crate::index::estimate::{Postings, ValuePosition};
+use crate::index::kind::EntryWrites;
 use crate::index::posting_merge::PostingOperator;
-use crate::index::purge::Purge;
+use crate::index::purge::PostingFilterFactory;
 use crate::index::walk::walk;
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting,
+    Writes,
 };
 
+/// The lazy index.
 pub(super) struct Lazy;
 
 impl IndexType for Lazy {
@@ -37,7 +39,7 @@ impl IndexType for Lazy {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         let tree = attribute.index_tree()?;
         if let Some(value) = range.point() {
@@ -62,7 +64,7 @@ impl IndexType for Lazy {
             lookup,
             tree,
             bounds,
-            Tells::Older,
+            EntryWrites::OneAndOlder,
             best,
             &mut |entry, best| {
                 if entry.kind == Kind::Operand {
@@ -77,7 +79,7 @@ impl IndexType for Lazy {
         let lists = Postings {
             are_rewritten: false,
         };
-        lookup.estimate(attribute, range, Values::Alone, &lists)
+        lookup.estimate(attribute, range, ValuePosition::WholeKey, &lists)
     }
 
     /// Lists are looked up by their exact key.
@@ -87,7 +89,7 @@ impl IndexType for Lazy {
                 versions,
                 ..PostingMerge::default()
             }))),
-            filter: Some(Arc::new(Purge)),
+            filter: Some(Arc::new(PostingFilterFactory)),
             ..TreeOptions::default()
         })
     }
@@ -96,8 +98,8 @@ impl IndexType for Lazy {
         true
     }
 
-    fn adds_up(&self) -> Option<Tells> {
-        Some(Tells::Older)
+    fn counts_by_component(&self) -> Option<EntryWrites> {
+        Some(EntryWrites::OneAndOlder)
     }
 
     fn entries_of(
@@ -110,11 +112,18 @@ impl IndexType for Lazy {
     }
 
     fn builder(&self) -> Option<Box<dyn Build>> {
-        Some(Box::new(Lists::new(posting::CHUNK_BYTES, Pieces)))
+        Some(Box::new(ListBuilder::new(posting::CHUNK_BYTES, Pieces)))
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 1.4, 40.0, 5.2, 0.0, 5.0)
+        Figures {
+            access: Access::Entries,
+            write: 1.4,
+            lookup: 40.0,
+            row: 5.2,
+            entry: 0.0,
+            bytes: 5.0,
+        }
     }
 
     fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
@@ -160,6 +169,7 @@ pub(super) fn entries_of_piece(
     })
 }
 
+/// Adds an operand with one posting, or with its cancellation.
 fn append(writes: &mut Writes, index_entry: IndexEntry<'_>, cancel: bool) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
@@ -175,7 +185,7 @@ pub(super) fn offer_piece(
     piece: &[u8],
     seq: Seq,
     attribute: &Attribute,
-    best: &mut Best,
+    best: &mut BestCandidates,
 ) -> Result<()> {
     let list = parse(piece, seq, attribute)?;
     // A page of a long list skips the other pieces after reading their headers.
@@ -206,10 +216,12 @@ fn each_posting(
     visit_list(parse(piece, seq, attribute)?, attribute, visit)
 }
 
+/// Parses a piece; `seq` is the number of the entry that holds it.
 fn parse<'p>(piece: &'p [u8], seq: Seq, attribute: &Attribute) -> Result<PostingList<'p>> {
     PostingList::parse(piece, seq).map_err(|_| malformed(attribute))
 }
 
+/// Visits the postings of a list, newest first, until `visit` returns false.
 fn visit_list(
     list: PostingList<'_>,
     attribute: &Attribute,
@@ -224,6 +236,7 @@ fn visit_list(
     Ok(())
 }
 
+/// The error for a malformed list in the attribute's index.
 #[cold]
 fn malformed(attribute: &Attribute) -> Error {
     Error::damaged(format!(

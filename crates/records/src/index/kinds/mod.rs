@@ -11,5 +11,5 @@ mod recent;
 mod spatial;
 
 pub(crate) use all::{is_filtered_scan, of};
-pub(crate) use filter::{Take, each_match};
-pub(crate) use spatial::{box_of, each_placed, each_point, stands_for_record};
+pub(crate) use filter::{MatchVisitor, each_match};
+pub(crate) use spatial::{box_of, each_point, each_record_in_area, stands_for_record};

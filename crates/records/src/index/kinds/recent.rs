@@ -18,17 +18,19 @@ use esker_lsm::merge::{
 use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use crate::error::Result;
+use crate::index::bounded_set::BoundedSet;
 use crate::index::build::Build;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use crate::index::estimate::Values;
-use crate::index::kind::Tells;
-use crate::index::seen::Seen;
+use crate::index::estimate::ValuePosition;
+use crate::index::kind::EntryWrites;
 use crate::index::walk::walk;
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting,
+    Writes,
 };
 use esker_lsm::read::estimate::{Count, Units};
 
+/// The recency composite.
 pub(super) struct Recent;
 
 impl IndexType for Recent {
@@ -45,7 +47,7 @@ impl IndexType for Recent {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         match range.point() {
             Some(value) if best.order() == Recency::Newest => {
@@ -59,7 +61,7 @@ impl IndexType for Recent {
                     lookup,
                     tree,
                     bounds,
-                    Tells::One,
+                    EntryWrites::One,
                     best,
                     &mut |entry, best| {
                         if let (Kind::Operand, Stored::Add(key)) =
@@ -75,7 +77,7 @@ impl IndexType for Recent {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        lookup.estimate(attribute, range, Values::Alone, &Operands)
+        lookup.estimate(attribute, range, ValuePosition::WholeKey, &Operands)
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
@@ -89,8 +91,8 @@ impl IndexType for Recent {
         true
     }
 
-    fn adds_up(&self) -> Option<Tells> {
-        Some(Tells::One)
+    fn counts_by_component(&self) -> Option<EntryWrites> {
+        Some(EntryWrites::One)
     }
 
     fn entries_of(
@@ -110,7 +112,14 @@ impl IndexType for Recent {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 1.5, 42.0, 5.1, 0.0, 6.0)
+        Figures {
+            access: Access::Entries,
+            write: 1.5,
+            lookup: 42.0,
+            row: 5.1,
+            entry: 0.0,
+            bytes: 6.0,
+        }
     }
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
@@ -145,7 +154,12 @@ impl Build for Builder {
 
 /// Offers the newest entries of one value, from the newest component to the oldest, until there are
 /// enough.
-fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut Best) -> Result<()> {
+fn newest(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    value: &[u8],
+    best: &mut BestCandidates,
+) -> Result<()> {
     let (_, from) = best.span();
     let tree = attribute.index_tree()?;
     let mut walk = lookup.snapshot.walk_from(tree, value, from);
@@ -162,8 +176,8 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
     Ok(())
 }
 
-/// The value of an entry: the record of a key has the indexed value, or (cancelled by a later
-/// write) no longer has it.
+/// The value of an entry of the tree. It adds an index entry for the key of a record, or cancels
+/// the older ones of this value and key, because a later write removed the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored<'a> {
     Add(&'a [u8]),
@@ -176,6 +190,7 @@ const CANCEL: u8 = 0;
 const ESCAPE: u8 = 1;
 
 impl<'a> Stored<'a> {
+    /// Appends the encoded entry.
     pub(super) fn encode(self, out: &mut Vec<u8>) {
         let key = match self {
             Stored::Add(key) => {
@@ -192,7 +207,7 @@ impl<'a> Stored<'a> {
         out.extend_from_slice(key);
     }
 
-    /// Any bytes are a valid entry.
+    /// Decodes an entry; any bytes are a valid one.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Stored<'a> {
         match bytes.split_first() {
@@ -217,6 +232,7 @@ impl Count for Operands {
     }
 }
 
+/// Adds an entry to the list of the value.
 fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) -> Result<()> {
     let mut operand = std::mem::take(&mut writes.scratch);
     operand.clear();
@@ -228,8 +244,8 @@ fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) ->
 }
 
 /// The compaction filter that drops entries replaced by a newer entry of the same value and key. It
-/// remembers the keys seen for a value, newest first, in bounded memory. Beyond that, replaced
-/// entries may stay, which costs only time and space.
+/// remembers the keys of a value, newest first, in bounded memory. Beyond that, replaced entries
+/// may stay, which costs only time and space.
 pub(super) struct Cleaning {
     /// The number of entries kept per value and key: as many as versions of a record.
     pub(super) versions: usize,
@@ -239,7 +255,7 @@ impl CompactionFilterFactory for Cleaning {
     fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
         Box::new(CleaningFilter {
             value: Vec::new(),
-            seen: Seen::default(),
+            keys: BoundedSet::default(),
             versions: self.versions,
             numbered: Vec::new(),
             obsolete: obsolete.clone(),
@@ -269,9 +285,12 @@ impl CompactionFilterFactory for Cleaning {
 
 /// The filter of one compaction.
 struct CleaningFilter {
+    /// The value of the last entry.
     value: Vec<u8>,
-    seen: Seen,
+    /// The keys of that value so far; with several versions, each with a number in front.
+    keys: BoundedSet,
     versions: usize,
+    /// A buffer for a key with its number.
     numbered: Vec<u8>,
     obsolete: ObsoleteWrites,
 }
@@ -280,13 +299,13 @@ impl CleaningFilter {
     /// True if the key may be kept once more for this value; counts it.
     fn is_wanted(&mut self, key: &[u8]) -> bool {
         if self.versions <= 1 {
-            return self.seen.insert(key);
+            return self.keys.insert(key);
         }
         (0..self.versions as u64).any(|number| {
             self.numbered.clear();
             self.numbered.extend_from_slice(&number.to_be_bytes());
             self.numbered.extend_from_slice(key);
-            self.seen.insert(&self.numbered)
+            self.keys.insert(&self.numbered)
         })
     }
 }
@@ -300,15 +319,15 @@ impl CompactionFilter for CleaningFilter {
         if self.value != entry.key {
             self.value.clear();
             self.value.extend_from_slice(entry.key);
-            self.seen.clear();
+            self.keys.clear();
         }
         let (key, cancel) = match Stored::decode(entry.value) {
             Stored::Add(key) => (key, false),
             Stored::Cancel(key) => (key, true),
         };
-        // A cancellation is done when no older entry is left that it could apply to.
-        let obsolete = !cancel && self.obsolete.contains(entry.seq);
-        if obsolete || !self.is_wanted(key) || (cancel && is_oldest()) {
+        // A cancellation is dropped once no older entry is left that it could apply to.
+        let is_obsolete = !cancel && self.obsolete.contains(entry.seq);
+        if is_obsolete || !self.is_wanted(key) || (cancel && is_oldest()) {
             return Decision::Drop;
         }
         Decision::Keep
@@ -320,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_restored_whatever_their_keys_begin_with() {
+    fn an_entry_decodes_to_what_was_encoded_for_any_first_byte_of_its_key() {
         for key in [
             &b"\0"[..],
             b"\x01",

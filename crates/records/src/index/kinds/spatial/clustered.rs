@@ -9,13 +9,14 @@
 
 use esker_lsm::TreeOptions;
 
-use super::z::{self, Z};
+use super::z::{self, Offered, Z};
 use crate::error::Result;
 use crate::index::cost::Figures;
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The index of records that are stored by location.
 pub(super) struct Clustered;
 
 impl IndexType for Clustered {
@@ -39,9 +40,9 @@ impl IndexType for Clustered {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
-        z::candidates(lookup, attribute, range, best, true)
+        z::candidates(lookup, attribute, range, best, Offered::Records)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {

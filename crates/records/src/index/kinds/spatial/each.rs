@@ -1,5 +1,6 @@
-//! The entries in trees of points whose points lie in a range.
+//! Walks over the entries in trees of points whose points lie in a range.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
@@ -8,7 +9,9 @@ use esker_model::range::Range;
 use super::ranges::{bounds, meets};
 use crate::error::{Error, Result};
 use crate::index::walk::walk_where;
-use crate::index::{Attribute, Best, Lookup, Tells, TreeEntry, VisitEntryOr, VisitError, Window};
+use crate::index::{
+    Attribute, BestCandidates, EntryWrites, Lookup, TreeEntry, VisitEntryOr, VisitError, Window,
+};
 use esker_model::record::RecordRef;
 
 /// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
@@ -19,7 +22,7 @@ pub(crate) fn each_point<E: VisitError>(
     range: &Range,
     visit: &mut VisitEntryOr<'_, E>,
 ) -> std::result::Result<(), E> {
-    let mut all = Best::new(Window::all());
+    let mut all = BestCandidates::new(Window::all());
     each_put(
         lookup,
         attribute,
@@ -30,18 +33,18 @@ pub(crate) fn each_point<E: VisitError>(
 }
 
 /// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
-pub(crate) type VisitPlaced<'v, E> =
+pub(crate) type VisitClusteredRecord<'v, E> =
     dyn FnMut(&[u8], Seq, &[u8]) -> std::result::Result<(), E> + 'v;
 
 /// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
 /// times in the range is visited once.
-pub(crate) fn each_placed<E: VisitError>(
+pub(crate) fn each_record_in_area<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    visit: &mut VisitPlaced<'_, E>,
+    visit: &mut VisitClusteredRecord<'_, E>,
 ) -> std::result::Result<(), E> {
-    let mut all = Best::new(Window::all());
+    let mut all = BestCandidates::new(Window::all());
     each_put(
         lookup,
         attribute,
@@ -49,7 +52,7 @@ pub(crate) fn each_placed<E: VisitError>(
         &mut all,
         &mut |value, key, entry, _| {
             let admits = |value: &[u8]| range.contains(value);
-            if stands_for_record(attribute, (value, entry.value), admits)? {
+            if stands_for_record(attribute, value, entry.value, admits)? {
                 visit(key, entry.seq, entry.value)
             } else {
                 Ok(())
@@ -60,19 +63,19 @@ pub(crate) fn each_placed<E: VisitError>(
 
 /// Receives value and key of an entry, the entry, and the candidates so far.
 type VisitPut<'v, E> =
-    dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> std::result::Result<(), E> + 'v;
+    dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut BestCandidates) -> std::result::Result<(), E> + 'v;
 
 /// As [`each_point`], only for entries that `best` may need.
 pub(super) fn each_put<E: VisitError>(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    best: &mut Best,
+    best: &mut BestCandidates,
     visit: &mut VisitPut<'_, E>,
 ) -> std::result::Result<(), E> {
-    let Some(index) = attribute.index() else {
-        return Ok(());
-    };
+    let index = attribute
+        .index()
+        .ok_or_else(|| Error::from(Misplaced::here()))?;
     let tree = attribute.index_tree()?;
     let keep = |file: &TableFile| meets(file, range);
     let bounds = bounds(lookup, attribute, range, index)?;
@@ -81,21 +84,26 @@ pub(super) fn each_put<E: VisitError>(
         .map(|bounds| (bounds.lo.as_slice(), bounds.hi.as_deref()))
         .collect();
     let exact = bounds.iter().all(|bounds| bounds.exact);
-    let visit =
-        &mut |entry: TreeEntry<'_>, best: &mut Best| match index.split(attribute.ty, entry.key) {
-            Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-                visit(value, key, &entry, best)
-            }
-            _ => Ok(()),
-        };
-    walk_where(lookup, tree, &ranges, &keep, Tells::One, best, visit)
+    let visit = &mut |entry: TreeEntry<'_>, best: &mut BestCandidates| match index
+        .split(attribute.ty, entry.key)
+    {
+        Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
+            visit(value, key, &entry, best)
+        }
+        _ => Ok(()),
+    };
+    walk_where(lookup, tree, &ranges, &keep, EntryWrites::One, best, visit)
 }
 
-/// A record with several times has several entries in the location tree. True for the first of
-/// those that `admits` accepts, so that the record counts once.
+/// A record with several times has several entries in the location tree. True if `value` is that of
+/// the first entry of the `stored` record that `admits` accepts, so that the record counts once.
+///
+/// # Errors
+/// If the record is malformed.
 pub(crate) fn stands_for_record(
     attribute: &Attribute,
-    (value, stored): (&[u8], &[u8]),
+    value: &[u8],
+    stored: &[u8],
     admits: impl Fn(&[u8]) -> bool,
 ) -> Result<bool> {
     if attribute.ty.timed_space().is_none() {

@@ -13,8 +13,9 @@ use super::partition::first_coordinate;
 use crate::error::Result;
 use crate::index::cost::Figures;
 use crate::index::kinds::embedded::{self, Embedded};
-use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Range, Writes};
+use crate::index::{Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Range, Writes};
 
+/// The index of points in the summaries of the data.
 pub(super) struct EmbeddedPoints {
     /// The dimensions of the boxes: two, or three with time.
     pub(super) dimensions: usize,
@@ -72,7 +73,7 @@ impl IndexType for EmbeddedPoints {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         embedded::candidates(lookup, attribute, range, self.values(range), best)
     }

@@ -3,21 +3,21 @@
 //!
 //! A point is an ordinary attribute value (`model/schema/point.rs`). Its encoding begins with its
 //! cell in z-order, followed by the exact coordinates. So index entries, tombstones, builds and
-//! repairs need to know nothing of space.
+//! repairs treat points like all other values.
 //!
 //! **Areas.** A condition `within` on a declared attribute becomes a range with a region
 //! (`model/region.rs`): at most 24 ranges of cells that cover the area (at most four that cover
-//! more), and the exact test of a value, which `Range::contains` applies. Answers are exact by that
-//! test; whatever an index prunes by is conservative. On an undeclared attribute the point is read
-//! from the JSON, in degrees.
+//! more), and the exact test of a value, which `Range::contains` applies. That test makes answers
+//! exact; an index may only drop entries that are certainly outside of the area. On an undeclared
+//! attribute the point is read from the JSON, in degrees.
 //!
 //! **Layouts.** `z` is a composite index; an area is one walk over its ranges, which reads each
-//! block once (`index/walk.rs`): few ranges if metadata tells of few entries in them, otherwise
-//! more. `mbr` and `stacked` have the same keys and a partitioner (`partition.rs`), so the tables
-//! of a run share no place, and tables whose box is outside an area are skipped. The two differ
-//! only in their compaction policy; in levels, tables take turns by the z-value of their box's
-//! centre. `embedded` is the embedded index with boxes as zone maps. `clustered` is `z` with the
-//! full records in its entries.
+//! block once (`index/walk.rs`): few ranges if metadata shows few entries in them, otherwise more.
+//! `mbr` and `stacked` have the same keys and a partitioner (`partition.rs`), so the boxes of the
+//! tables of a run do not overlap, and tables whose box is outside an area are skipped. The two
+//! differ only in their compaction policy; in levels, tables take turns by the z-value of their
+//! box's centre. `embedded` is the embedded index with boxes as zone maps. `clustered` is `z` with
+//! the full records in its entries.
 //!
 //! **Place and time.** A point at a time is a value of an attribute whose path names both fields
 //! (`model/schema/point_time.rs`). Its encoding begins with a period of time and a cell of three
@@ -45,9 +45,11 @@ mod embedded;
 mod layouts;
 mod packed;
 mod partition;
+mod point_type;
 mod ranges;
 mod z;
 
-pub(crate) use each::{each_placed, each_point, stands_for_record};
+pub(crate) use each::{each_point, each_record_in_area, stands_for_record};
 pub(crate) use layouts::of;
+pub(crate) use point_type::PointType;
 pub(crate) use ranges::box_of;

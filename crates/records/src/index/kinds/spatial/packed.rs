@@ -10,19 +10,20 @@ use esker_lsm::{Partitioner, TreeOptions};
 use esker_model::definition::Merging;
 
 use super::partition::Boxes;
+use super::point_type::PointType;
 use super::z::Z;
 use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::Figures;
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
 };
 
+/// The index of points in spatially partitioned tables.
 pub(super) struct Packed {
-    /// Compacts tiered, whatever the dataset's policy.
+    /// The tree is compacted tiered, also if the dataset's other trees are leveled.
     pub(super) is_stacked: bool,
-    /// The points have a time.
-    pub(super) is_timed: bool,
+    pub(super) points: PointType,
 }
 
 impl IndexType for Packed {
@@ -39,7 +40,7 @@ impl IndexType for Packed {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
         Z.candidates(lookup, attribute, range, best)
     }
@@ -53,10 +54,9 @@ impl IndexType for Packed {
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
-        let boxes: Arc<dyn Partitioner> = if self.is_timed {
-            Arc::new(Boxes::<3>)
-        } else {
-            Arc::new(Boxes::<2>)
+        let boxes: Arc<dyn Partitioner> = match self.points {
+            PointType::Point => Arc::new(Boxes::<2>),
+            PointType::PointTime => Arc::new(Boxes::<3>),
         };
         Some(TreeOptions {
             partitioner: Some(boxes),
@@ -65,9 +65,9 @@ impl IndexType for Packed {
     }
 
     fn merging(&self, of_dataset: Merging) -> Merging {
-        match (self.is_stacked, of_dataset) {
-            (true, Merging::Leveled | Merging::LazyLeveled) => Merging::Tiered,
-            (_, merging) => merging,
+        match of_dataset {
+            Merging::Leveled | Merging::LazyLeveled if self.is_stacked => Merging::Tiered,
+            merging => merging,
         }
     }
 

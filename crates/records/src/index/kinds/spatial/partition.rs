@@ -2,8 +2,8 @@
 //! an area meets few tables per run. Points are packed by Sort-Tile-Recursive: into vertical slices
 //! of about the same number of points, and each slice into tiles (chapter 5 of the Spatial-LSM
 //! paper). If the run keeps tables that are not compacted, the plane is first cut along their
-//! edges, until none of them is between the keys of a part; then each part is packed on its own.
-//! All keys lie in the bounds of the input tables, so kept tables elsewhere need no cuts.
+//! edges, until no kept table lies between the keys of a region; then each region is packed on its
+//! own. All keys lie in the bounds of the input tables, so kept tables elsewhere need no cuts.
 //!
 //! Coordinates are compared in encoded form, as integers: no value lies between two neighbours, so
 //! a cut leaves each point on one side. The bounds of a table are the bounding box of its points:
@@ -21,8 +21,8 @@ use esker_model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
 /// never change.
 const IDS: [u32; 2] = [0x5372, 0x5373];
 
-/// The most tiles. A compaction may need more tables than tiles, along the edges of kept tables.
-const MOST_TILES: u64 = 64;
+/// The most tiles that are packed. Cuts along the edges of kept tables can add more tables.
+const MAX_TILES: u64 = 64;
 
 /// Partitions by the coordinates of the points that begin the keys: two, or three with time.
 #[derive(Clone, Copy)]
@@ -37,8 +37,8 @@ impl<const D: usize> fmt::Debug for Boxes<D> {
 /// A box: the least and the greatest value of each coordinate.
 type Rect<const D: usize> = [[u64; 2]; D];
 
-/// The coordinates of a point.
-type Place<const D: usize> = [u64; D];
+/// The encoded coordinates of a point.
+type Coordinates<const D: usize> = [u64; D];
 
 /// The offset of the coordinates in a value, which are its last bytes.
 pub(super) const fn first_coordinate(dimensions: usize) -> usize {
@@ -48,8 +48,8 @@ pub(super) const fn first_coordinate(dimensions: usize) -> usize {
     }
 }
 
-/// The coordinates of a key; zeros for a malformed key.
-fn place<const D: usize>(key: &[u8]) -> Place<D> {
+/// The coordinates of a key; zeros for a malformed key, which must go to some table, too.
+fn coordinates<const D: usize>(key: &[u8]) -> Coordinates<D> {
     std::array::from_fn(|dimension| {
         let from = first_coordinate(D) + 8 * dimension;
         let bytes = key.get(from..from + 8).and_then(|b| b.try_into().ok());
@@ -57,6 +57,7 @@ fn place<const D: usize>(key: &[u8]) -> Place<D> {
     })
 }
 
+/// Decodes the bounds of a table; `None` for malformed bounds.
 fn rect<const D: usize>(bounds: &[u8]) -> Option<Rect<D>> {
     let (numbers, rest) = bounds.as_chunks::<16>();
     let mut rect = [[0; 2]; D];
@@ -68,11 +69,13 @@ fn rect<const D: usize>(bounds: &[u8]) -> Option<Rect<D>> {
     fits.then_some(rect)
 }
 
-fn holds<const D: usize>(rect: Rect<D>, place: Place<D>) -> bool {
-    let mut sides = rect.iter().zip(place);
+/// True if a point lies in a box.
+fn holds<const D: usize>(rect: Rect<D>, point: Coordinates<D>) -> bool {
+    let mut sides = rect.iter().zip(point);
     sides.all(|([low, high], at)| (*low..=*high).contains(&at))
 }
 
+/// True if two boxes have a point in common.
 fn meet<const D: usize>(a: Rect<D>, b: Rect<D>) -> bool {
     let mut sides = a.iter().zip(&b);
     sides.all(|(a, b)| a[0] <= b[1] && b[0] <= a[1])
@@ -98,10 +101,10 @@ fn clip<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Option<Rect<D>> {
 }
 
 /// The interleaved bits of the coordinates, most significant first.
-fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
+fn interleaved<const D: usize>(point: Coordinates<D>) -> Vec<u8> {
     let mut bytes = vec![0; 8 * D];
     for bit in 0..64 {
-        for (dimension, at) in place.iter().enumerate() {
+        for (dimension, at) in point.iter().enumerate() {
             let (position, is_set) = (bit * D + dimension, at >> (63 - bit) & 1);
             *bytes.own_mut(position / 8) |= (is_set as u8) << (7 - position % 8);
         }
@@ -112,11 +115,11 @@ fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
 /// The bounding box of a table's points, and their least and greatest time, if they have times;
 /// `None` for malformed bounds.
 pub(super) fn bounds_of(bounds: &[u8]) -> Option<(Bounds, Option<(i64, i64)>)> {
-    let (place, times) = match rect::<3>(bounds) {
+    let (spans, times) = match rect::<3>(bounds) {
         Some([x, y, [from, to]]) => ([x, y], Some((time_at(from), time_at(to)))),
         None => (rect::<2>(bounds)?, None),
     };
-    let [[x0, x1], [y0, y1]] = place.map(|span| span.map(coordinate));
+    let [[x0, x1], [y0, y1]] = spans.map(|span| span.map(coordinate));
     let bounds = Bounds {
         min_x: x0?,
         min_y: y0?,
@@ -133,7 +136,7 @@ impl<const D: usize> Partitioner for Boxes<D> {
     }
 
     fn cover(&self, bounds: &mut Vec<u8>, key: &[u8]) {
-        let point = place::<D>(key).map(|at| [at, at]);
+        let point = coordinates::<D>(key).map(|at| [at, at]);
         let wider = rect(bounds).map_or(point, |rect| hull(rect, point));
         bounds.clear();
         for number in wider.as_flattened() {
@@ -142,7 +145,7 @@ impl<const D: usize> Partitioner for Boxes<D> {
     }
 
     fn covers(&self, bounds: &[u8], key: &[u8]) -> bool {
-        rect::<D>(bounds).is_some_and(|rect| holds(rect, place(key)))
+        rect::<D>(bounds).is_some_and(|rect| holds(rect, coordinates(key)))
     }
 
     fn overlap(&self, a: &[u8], b: &[u8]) -> bool {
@@ -170,8 +173,8 @@ impl<const D: usize> Partitioner for Boxes<D> {
         }
         let tables = output.bytes.div_ceil(output.table_size.max(1));
         Box::new(Tiles::new(
-            output.sample.iter().map(|key| place(key)).collect(),
-            tables.clamp(1, MOST_TILES) as usize,
+            output.sample.iter().map(|key| coordinates(key)).collect(),
+            tables.clamp(1, MAX_TILES) as usize,
             within,
             &rects(output.beside),
         ))
@@ -199,7 +202,7 @@ impl<const D: usize> Tiles<D> {
     /// Tiles for keys that all lie in the boxes `within`; `points` is a sample of them. No tile
     /// with keys may overlap the boxes `beside`.
     fn new(
-        points: Vec<Place<D>>,
+        points: Vec<Coordinates<D>>,
         tables: usize,
         within: Vec<Rect<D>>,
         beside: &[Rect<D>],
@@ -209,21 +212,24 @@ impl<const D: usize> Tiles<D> {
             used: 0,
             density: tables as f64 / points.len().max(1) as f64,
         };
-        tiles.part(within, points, beside, 0);
+        tiles.cut(within, points, beside, 0);
+        debug_assert!(!tiles.nodes.is_empty(), "the last node is the root");
         tiles
     }
 
+    /// Adds a node and returns its index.
     fn add(&mut self, node: Node) -> usize {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
 
-    /// Cuts a part of the space, whose keys lie in `within`, along the edges of kept boxes, until
-    /// no kept box is between its keys, and packs the remaining parts.
-    fn part(
+    /// Cuts a region of the space, whose keys lie in `within`, along the edges of the kept boxes
+    /// `beside`, until no kept box lies between the keys of a region, and packs these regions.
+    /// Returns the index of the region's node. `depth` is the number of cuts around the region.
+    fn cut(
         &mut self,
         within: Vec<Rect<D>>,
-        points: Vec<Place<D>>,
+        points: Vec<Coordinates<D>>,
         beside: &[Rect<D>],
         depth: u32,
     ) -> usize {
@@ -240,13 +246,14 @@ impl<const D: usize> Tiles<D> {
         let (low, high) = cut.halves();
         let clipped = |half: Rect<D>| within.iter().filter_map(|b| clip(*b, half)).collect();
         let (in_low, in_high) = points.into_iter().partition(|point| holds(low, *point));
-        let low = self.part(clipped(low), in_low, &near, depth + 1);
-        let high = self.part(clipped(high), in_high, &near, depth + 1);
+        let low = self.cut(clipped(low), in_low, &near, depth + 1);
+        let high = self.cut(clipped(high), in_high, &near, depth + 1);
         self.add(Node::Cut(cut, low, high))
     }
 
-    /// Packs points into slices by this coordinate, and each slice by the next coordinates.
-    fn pack(&mut self, mut points: Vec<Place<D>>, tables: usize, dimension: usize) -> usize {
+    /// Packs points into slices by this coordinate, and each slice by the next coordinates. Returns
+    /// the index of the node.
+    fn pack(&mut self, mut points: Vec<Coordinates<D>>, tables: usize, dimension: usize) -> usize {
         let left = D.saturating_sub(dimension);
         if left == 0 || tables <= 1 {
             return self.add(Node::Leaf(None));
@@ -256,7 +263,7 @@ impl<const D: usize> Tiles<D> {
             1 => tables,
             _ => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
         };
-        let along = |point: &Place<D>| *point.own(dimension);
+        let along = |point: &Coordinates<D>| *point.own(dimension);
         points.sort_unstable_by_key(along);
         let cuts = quantiles(points.iter().map(along), slices);
         let per_slice = tables.div_ceil(slices.max(1));
@@ -295,32 +302,30 @@ struct Cut {
 }
 
 impl Cut {
+    /// The boxes below and above the cut.
     fn halves<const D: usize>(self) -> (Rect<D>, Rect<D>) {
         let (mut low, mut high) = ([[0, u64::MAX]; D], [[0, u64::MAX]; D]);
-        if let (Some(low), Some(high)) = (low.get_mut(self.dimension), high.get_mut(self.dimension))
-        {
-            *low = [0, self.at];
-            *high = [self.at.saturating_add(1), u64::MAX];
-        }
+        *low.own_mut(self.dimension) = [0, self.at];
+        *high.own_mut(self.dimension) = [self.at.saturating_add(1), u64::MAX];
         (low, high)
     }
 
     /// True if a point is at or below the cut.
-    fn is_below<const D: usize>(self, place: &Place<D>) -> bool {
-        place.get(self.dimension).is_none_or(|at| *at <= self.at)
+    fn is_below<const D: usize>(self, point: &Coordinates<D>) -> bool {
+        *point.own(self.dimension) <= self.at
     }
 }
 
 /// The most cuts compared in each dimension, evenly spread over the edges.
-const COMPARED: usize = 48;
+const MAX_COMPARED: usize = 48;
 
 /// From this depth on the median edge is cut, regardless of cost, so that the tree stays shallow.
-const DEEP: u32 = 40;
+const MEDIAN_DEPTH: u32 = 40;
 
 /// The cost of a cut through a box of keys, relative to a pair of boxes that is not separated yet:
 /// the first costs one more table, the second at most one more cut. Values from 2 to 16 make no
 /// measurable difference.
-const CROSSED: usize = 8;
+const CROSSING_COST: usize = 8;
 
 /// The best cut along an edge of a box in `near`: it cuts few boxes of `within`, and leaves few
 /// pairs of a box of `within` and one of `near` on the same side. `None` if no edge lies inside the
@@ -332,13 +337,13 @@ fn best_cut<const D: usize>(
     depth: u32,
 ) -> Option<Cut> {
     let edges: [Vec<u64>; D] = std::array::from_fn(|dimension| edges(near, &hull, dimension));
-    if depth >= DEEP {
+    if depth >= MEDIAN_DEPTH {
         let (dimension, edges) = edges.iter().enumerate().max_by_key(|(_, e)| e.len())?;
         let at = *edges.get(edges.len() / 2)?;
         return Some(Cut { dimension, at });
     }
     let spread = |(dimension, edges): (usize, Vec<u64>)| {
-        let step = edges.len().div_ceil(COMPARED).max(1);
+        let step = edges.len().div_ceil(MAX_COMPARED).max(1);
         let some = edges.into_iter().skip(step / 2).step_by(step);
         some.map(move |at| Cut { dimension, at })
     };
@@ -351,7 +356,7 @@ fn best_cut<const D: usize>(
         let (near_low, near_high) = (count(near, low), count(near, high));
         let pairs = within_low * near_low + within_high * near_high;
         let crossed = within_low + within_high - within.len();
-        let cost = pairs + CROSSED * crossed;
+        let cost = pairs + CROSSING_COST * crossed;
         (cost, crossed, near_low.max(near_high))
     })
 }
@@ -390,22 +395,20 @@ fn quantiles(sorted: impl ExactSizeIterator<Item = u64> + Clone, parts: usize) -
 
 impl<const D: usize> Cutter for Tiles<D> {
     fn part(&mut self, key: &[u8]) -> usize {
-        let place = place::<D>(key);
-        let Some(mut at) = self.nodes.len().checked_sub(1) else {
-            return 0;
-        };
+        let point = coordinates::<D>(key);
+        // The root is the last node.
+        let mut at = self.nodes.len() - 1;
         loop {
-            match self.nodes.get_mut(at) {
-                Some(Node::Cut(cut, low, high)) => {
-                    at = if cut.is_below(&place) { *low } else { *high };
+            match self.nodes.own_mut(at) {
+                Node::Cut(cut, low, high) => {
+                    at = if cut.is_below(&point) { *low } else { *high };
                 }
-                Some(Node::Leaf(part)) => {
+                Node::Leaf(part) => {
                     return *part.get_or_insert_with(|| {
                         self.used += 1;
                         self.used - 1
                     });
                 }
-                None => return 0,
             }
         }
     }

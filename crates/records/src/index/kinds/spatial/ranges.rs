@@ -1,4 +1,5 @@
-//! Ranges of keys and tables that may have the points of an area.
+//! The ranges of keys, and the tables, that may have the points of an area. Both cover all points
+//! of the area, and some outside of it.
 
 use esker_lsm::version::TableFile;
 use esker_model::geometry::{Bounds, Relation};
@@ -9,20 +10,20 @@ use super::partition;
 use crate::error::Result;
 use crate::index::{Attribute, IndexType, Lookup, TreeRange};
 
-/// So many entries more are as quick to look at as another range is to find.
+/// Finding the begin of another range takes as long as reading this many entries.
 const ENTRIES_PER_RANGE: u64 = 400;
 
-/// The same of entries that have their records, of which a block holds a tenth of that.
+/// The same for entries that contain their records: a block holds a tenth as many.
 const RECORDS_PER_RANGE: u64 = 40;
 
-/// The box around the points of a table that is cut by space, and their first and last time if they
-/// have times; `None` for a table that is not.
+/// The bounding box of the points in a spatially partitioned table, and their first and last time
+/// if they have times; `None` for other tables.
 pub(crate) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
     partition::bounds_of(file.bounds())
 }
 
-/// True when a table may have points of a range: it is of a tree that is not cut by space, or its
-/// box meets the area.
+/// True if a table may have points of a range: it is not spatially partitioned, or its box meets
+/// the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     let Some((bounds, times)) = box_of(file) else {
         return true;
@@ -37,8 +38,11 @@ pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     !range.regions.iter().any(|region| outside(region))
 }
 
-/// The keys of a tree in z-order among which are all points of a range: few ranges where there are
-/// few points in and about the area, more of them where that leaves much out.
+/// Ranges of keys of a tree in z-order that contain all points of a range. Few coarse ranges, if
+/// few points lie in them; many fine ranges, if these exclude enough points to pay off.
+///
+/// # Errors
+/// Any read error.
 pub(super) fn bounds(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -63,12 +67,12 @@ pub(super) fn bounds(
     };
     let meets = |file: &TableFile| meets(file, range);
     let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
-    // One range more would have to spare that much at least.
+    // Another range pays off only if it excludes at least this many entries.
     if expected <= each {
         return Ok(few);
     }
-    let spared = (region.key_ranges().len().saturating_sub(few.len())) as u64 * each;
-    Ok(if expected > spared {
+    let to_exclude = (region.key_ranges().len().saturating_sub(few.len())) as u64 * each;
+    Ok(if expected > to_exclude {
         index.bounds(range)
     } else {
         few

@@ -14,12 +14,14 @@ use super::ranges::meets;
 use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::{Access, Figures};
-use crate::index::estimate::Keys;
+use crate::index::estimate::PointKeys;
 use crate::index::kinds::composite::{Builder, Composite};
 use crate::index::{
-    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Origin, Range, VisitPosting, Writes,
+    Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Origin, Range, VisitPosting,
+    Writes,
 };
 
+/// The index of the layout `z`; the other layouts of trees share its entries.
 pub(super) struct Z;
 
 impl IndexType for Z {
@@ -36,9 +38,9 @@ impl IndexType for Z {
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         range: &Range,
-        best: &mut Best,
+        best: &mut BestCandidates,
     ) -> Result<()> {
-        candidates(lookup, attribute, range, best, false)
+        candidates(lookup, attribute, range, best, Offered::Keys)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
@@ -57,7 +59,7 @@ impl IndexType for Z {
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
-            extractor: Some(Arc::new(Keys)),
+            extractor: Some(Arc::new(PointKeys)),
             ..Composite.tree_options(versions)?
         })
     }
@@ -80,7 +82,14 @@ impl IndexType for Z {
     }
 
     fn figures(&self) -> Figures {
-        Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 15.0)
+        Figures {
+            access: Access::Entries,
+            write: 1.1,
+            lookup: 45.0,
+            row: 5.0,
+            entry: 0.05,
+            bytes: 15.0,
+        }
     }
 
     /// The advisor considers only values that have an order.
@@ -89,13 +98,25 @@ impl IndexType for Z {
     }
 }
 
-/// Offers the points in `range` of a tree in z-order; with `brings`, including their records.
+/// The content of the offered candidates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// Keys alone.
+    Keys,
+    /// Keys and the records in the values of the entries.
+    Records,
+}
+
+/// Offers the points in `range` of a tree in z-order.
+///
+/// # Errors
+/// Any read error.
 pub(super) fn candidates(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,
-    best: &mut Best,
-    brings: bool,
+    best: &mut BestCandidates,
+    offered: Offered,
 ) -> Result<()> {
     each_put(
         lookup,
@@ -103,7 +124,10 @@ pub(super) fn candidates(
         range,
         best,
         &mut |_, key, entry, best| {
-            let record = || brings.then(|| (Slice::from(entry.value), Origin::IndexEntry));
+            let record = || match offered {
+                Offered::Keys => None,
+                Offered::Records => Some((Slice::from(entry.value), Origin::IndexEntry)),
+            };
             best.offer_with(entry.seq, key, record);
             Ok(())
         },

@@ -1,0 +1,158 @@
+//! The directory of a broker: the tree with the shapes of the lists, the stored subscriptions by
+//! number, the late publications, and the latest time of all publications.
+//!
+//! The first byte of a key identifies the sort of entry; [`crate::lists::trees`] lists them.
+
+use std::collections::HashMap;
+
+use esker::extension::{Cursor, MAX_SEQ, Snapshot, TreeId};
+use esker::{Result, Seq};
+use esker_coding::{Misplaced, Reader, put_bytes};
+
+use crate::forms::element::{StoredSubscription, Time, damaged, subscription};
+use crate::forms::topic::TopicFilter;
+use crate::lists::shape::{Shape, ShapeUntil};
+
+/// The key of the latest time of all publications.
+pub(crate) const LATEST: &[u8] = b"t";
+
+/// The key of a shape.
+pub(crate) fn shape_key(shape: &Shape) -> Vec<u8> {
+    [b"s", shape.encode().as_slice()].concat()
+}
+
+/// The key of a subscription.
+pub(crate) fn id_key(id: Seq) -> Vec<u8> {
+    [b"i", id.to_be_bytes().as_slice()].concat()
+}
+
+/// The key of a late publication: one written with a time long past. The value is the time of the
+/// store's clock at the write.
+pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
+    [b"l", seq.to_be_bytes().as_slice()].concat()
+}
+
+/// The late publications from number `first` to number `last`, with the times of the store's clock
+/// when they were written. Costs one seek and a step for each.
+///
+/// # Errors
+/// Any read error; [`esker::Error::Damaged`] if an entry is malformed.
+pub(crate) fn read_late(
+    snapshot: &Snapshot,
+    directory: TreeId,
+    first: Seq,
+    last: Seq,
+) -> Result<HashMap<Seq, u64>> {
+    let mut cursor = snapshot.cursor(directory, 0);
+    let mut found = HashMap::new();
+    cursor.within(b"l", Some(b"m"));
+    cursor.seek(&late_key(first), MAX_SEQ)?;
+    while cursor.valid() {
+        let seq = cursor.key().strip_prefix(b"l");
+        let seq = seq.and_then(|seq| <[u8; 8]>::try_from(seq).ok());
+        let clock = <[u8; 8]>::try_from(cursor.value()).ok();
+        let (Some(seq), Some(clock)) = (seq, clock) else {
+            return Err(damaged("the write time of a publication is malformed"));
+        };
+        let seq = Seq::from_be_bytes(seq);
+        if seq > last {
+            break;
+        }
+        found.insert(seq, u64::from_le_bytes(clock));
+        cursor.next()?;
+    }
+    Ok(found)
+}
+
+/// The entry of a subscription.
+pub(crate) struct DirectoryEntry<'a> {
+    pub(crate) topics: TopicFilter,
+    /// Its forms, newest first; at least one.
+    pub(crate) forms: Vec<StoredSubscription<'a>>,
+}
+
+impl<'a> DirectoryEntry<'a> {
+    /// Decodes an entry.
+    ///
+    /// # Errors
+    /// [`esker::Error::Damaged`] if it is malformed or has no form.
+    pub(crate) fn decode(stored: &'a [u8]) -> Result<DirectoryEntry<'a>> {
+        DirectoryEntry::parse(stored)
+            .ok_or_else(|| damaged("a subscription in the directory is malformed"))
+    }
+
+    fn parse(stored: &'a [u8]) -> Option<DirectoryEntry<'a>> {
+        let mut input = Reader::new(stored);
+        let topics = TopicFilter::decode(input.bytes()?)?;
+        let mut forms = vec![subscription(&mut input)?];
+        while !input.is_empty() {
+            forms.push(subscription(&mut input)?);
+        }
+        Some(DirectoryEntry { topics, forms })
+    }
+}
+
+/// Encodes the entry of a subscription: its topics, then its forms, newest first.
+pub(crate) fn encode_entry(
+    topics: &TopicFilter,
+    newest: &StoredSubscription<'_>,
+    older: &[StoredSubscription<'_>],
+) -> Vec<u8> {
+    let topics = topics.encode();
+    let mut out = Vec::with_capacity(topics.len() + newest.estimated_len());
+    put_bytes(&mut out, &topics);
+    for form in std::iter::once(newest).chain(older) {
+        form.encode(&mut out);
+    }
+    out
+}
+
+/// The stored entry of a subscription; `None` if it has none.
+///
+/// # Errors
+/// Any read error.
+pub(crate) fn read_entry(
+    snapshot: &Snapshot,
+    directory: TreeId,
+    id: Seq,
+) -> Result<Option<Vec<u8>>> {
+    let found = snapshot.get(directory, &id_key(id), &snapshot.cost())?;
+    Ok(found.map(|found| found.value.to_vec()))
+}
+
+/// The stored latest time of all publications; the least time of all if there is none yet.
+///
+/// # Errors
+/// Any read error; [`esker::Error::Damaged`] if the entry is malformed.
+pub(crate) fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {
+    let Some(found) = snapshot.get(directory, LATEST, &snapshot.cost())? else {
+        return Ok(Time::MIN);
+    };
+    let bytes: &[u8] = &found.value;
+    let bytes = <[u8; 8]>::try_from(bytes).map_err(|_| damaged("the latest time is malformed"))?;
+    Ok(Time::from_le_bytes(bytes))
+}
+
+/// All stored shapes.
+///
+/// # Errors
+/// Any read error; [`esker::Error::Damaged`] if an entry is malformed.
+pub(crate) fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<ShapeUntil>> {
+    let mut cursor = snapshot.cursor(directory, 0);
+    let mut found = Vec::new();
+    cursor.within(b"s", Some(b"t"));
+    cursor.seek_first()?;
+    while cursor.valid() {
+        // The cursor stays within the prefix.
+        let encoded = cursor.key().strip_prefix(b"s");
+        let shape = Shape::decode(encoded.ok_or_else(|| Misplaced::here())?);
+        let until = <[u8; 8]>::try_from(cursor.value()).ok();
+        let (Some(shape), Some(until)) = (shape, until) else {
+            return Err(damaged("a shape in the directory is malformed"));
+        };
+        let until = Time::from_le_bytes(until);
+        found.push(ShapeUntil { shape, until });
+        cursor.next()?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,333 @@
+//! Shapes: the combinations of topic level, cell level and anchor for which lists exist.
+//!
+//! A publication to `a/b/c` at a point could meet subscriptions to `a/b/c`, `a/b`, `a` and the
+//! root, each in as many cells as there are levels, each under any anchor. It reads only lists of
+//! shapes that were stored and may be alive: a handful of keys in practice, at any depth. (Packet
+//! classifiers call this tuple space search.)
+//!
+//! The first element of a shape writes it to the directory, in the same batch, with the time until
+//! which it is needed. This time is extended generously, so that few later elements must write the
+//! shape again.
+//!
+//! A shape is *known* from before the write that brings it until its time has passed, so publishers
+//! miss no list. It counts as *written* only after that write, which can fail.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use esker_coding::{Reader, put_bytes};
+use esker_model::schema::{Path, Values};
+use parking_lot::Mutex;
+
+use crate::forms::anchor::{AnchorShape, Filing};
+use crate::forms::element::{NEVER, Time};
+use crate::forms::topic::Reach;
+
+/// The shape of a set of lists.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Shape {
+    Publications(PublicationShape),
+    Subscriptions(SubscriptionShape),
+}
+
+/// The shape of lists of publications.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PublicationShape {
+    /// The number of levels of the topic.
+    pub(crate) levels: u8,
+    /// The level of the cell.
+    pub(crate) cell: u8,
+}
+
+/// The shape of lists of subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SubscriptionShape {
+    pub(crate) reach: Reach,
+    /// The number of levels of the pattern.
+    pub(crate) levels: u8,
+    /// The levels that are `+`, as bits.
+    pub(crate) wild: u64,
+    /// The level of the cell.
+    pub(crate) cell: u8,
+    pub(crate) anchor: Option<AnchorShape>,
+    /// True for subscriptions to changes of a number.
+    pub(crate) changes: bool,
+}
+
+/// A shape as the directory stores it: needed until a time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShapeUntil {
+    pub(crate) shape: Shape,
+    pub(crate) until: Time,
+}
+
+/// The maximum number of paths under which conditions are filed; conditions on other paths are
+/// evaluated one by one.
+const MAX_FILED_PATHS: usize = 64;
+
+/// The shapes that may be alive, and data derived from them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownShapes {
+    pub(crate) publications: Vec<PublicationShape>,
+    pub(crate) subscriptions: Vec<KnownSubscriptions>,
+    /// Finds the values of a body at the paths of all anchors; `None` if no shape has an anchor.
+    pub(crate) values: Option<Values>,
+    /// True if a subscription to changes of a number may be alive.
+    pub(crate) has_changes: bool,
+    /// All shapes, sorted, each with the time that is written for it.
+    written: Vec<ShapeUntil>,
+}
+
+/// A known shape of subscriptions.
+#[derive(Debug)]
+pub(crate) struct KnownSubscriptions {
+    pub(crate) shape: SubscriptionShape,
+    /// The number of its anchor's path in [`KnownShapes::values`].
+    pub(crate) path: Option<usize>,
+}
+
+/// The shapes of a broker. `known` is derived from `until`, and replaced under its lock.
+#[derive(Default)]
+pub(crate) struct Shapes {
+    until: Mutex<HashMap<Shape, Lifetime>>,
+    known: ArcSwap<KnownShapes>,
+}
+
+/// How long a shape is needed.
+#[derive(Debug, Clone, Copy)]
+struct Lifetime {
+    /// The latest time that a write was to store. The shape is known until then.
+    promised: Time,
+    /// The latest time that a write has stored. It may be behind `promised`, since a write can
+    /// fail.
+    written: Time,
+}
+
+impl Shapes {
+    /// Begins with the shapes in the directory.
+    pub(crate) fn load(stored: impl IntoIterator<Item = ShapeUntil>) -> Shapes {
+        let shapes = Shapes::default();
+        shapes.merge(stored);
+        shapes
+    }
+
+    /// Adds shapes that another process has written.
+    pub(crate) fn merge(&self, stored: impl IntoIterator<Item = ShapeUntil>) {
+        let mut until = self.until.lock();
+        let before = until.len();
+        until.extend(stored.into_iter().map(|stored| {
+            let lifetime = Lifetime {
+                promised: stored.until,
+                written: stored.until,
+            };
+            (stored.shape, lifetime)
+        }));
+        if until.len() != before {
+            self.known.store(Arc::new(KnownShapes::of(&until)));
+        }
+    }
+
+    /// The shapes that may be alive now.
+    pub(crate) fn known(&self) -> Arc<KnownShapes> {
+        self.known.load_full()
+    }
+
+    /// True if conditions on this path may be filed: the path has filed conditions already, or
+    /// fewer than [`MAX_FILED_PATHS`] paths have.
+    pub(crate) fn may_file_under(&self, path: &str) -> bool {
+        let until = self.until.lock();
+        let paths: BTreeSet<&str> = until.keys().filter_map(Shape::path).collect();
+        paths.contains(path) || paths.len() < MAX_FILED_PATHS
+    }
+
+    /// Returns the shapes to write with an element that is needed until `needed`, each with the
+    /// time to write. Called in the order of commits, before the element is in the log. After the
+    /// write the caller [confirms](Shapes::confirm) them. If `forgets` returns true, drops shapes
+    /// whose time has passed.
+    pub(crate) fn need(
+        &self,
+        shapes: &[Shape],
+        now: Time,
+        needed: Time,
+        forgets: &dyn Fn() -> bool,
+    ) -> Vec<ShapeUntil> {
+        let known = self.known.load();
+        let is_written = |shape: &&Shape| known.is_written(shape, needed);
+        if shapes.iter().all(|shape| is_written(&shape)) {
+            return Vec::new();
+        }
+        let mut until = self.until.lock();
+        let before = until.len();
+        if forgets() {
+            // The clock does not go below 0, but times may: at 0, a negative time may not have
+            // passed.
+            let lasts = |time: Time| now == 0 || time == NEVER || time >= now;
+            until.retain(|_, lifetime| lasts(lifetime.promised));
+        }
+        let mut is_changed = until.len() != before;
+        let mut to_write = Vec::new();
+        for shape in shapes.iter().filter(|shape| !is_written(shape)) {
+            let ahead = needed.saturating_sub(now).max(0);
+            let lifetime = until.entry(shape.clone()).or_insert_with(|| {
+                is_changed = true;
+                Lifetime {
+                    promised: Time::MIN,
+                    written: Time::MIN,
+                }
+            });
+            // The last write stays in the directory: it must not promise less than another under
+            // way.
+            lifetime.promised = lifetime.promised.max(needed.saturating_add(ahead));
+            to_write.push(ShapeUntil {
+                shape: shape.clone(),
+                until: lifetime.promised,
+            });
+        }
+        if is_changed {
+            self.known.store(Arc::new(KnownShapes::of(&until)));
+        }
+        to_write
+    }
+
+    /// Records that these shapes are in the directory.
+    pub(crate) fn confirm(&self, written: Vec<ShapeUntil>) {
+        if written.is_empty() {
+            return;
+        }
+        let mut until = self.until.lock();
+        for confirmed in written {
+            // The shape may have been forgotten meanwhile, if its time has passed.
+            if let Some(lifetime) = until.get_mut(&confirmed.shape) {
+                lifetime.written = lifetime.written.max(confirmed.until);
+            }
+        }
+        self.known.store(Arc::new(KnownShapes::of(&until)));
+    }
+}
+
+impl KnownShapes {
+    fn of(shapes: &HashMap<Shape, Lifetime>) -> KnownShapes {
+        let written = shapes.iter().map(|(shape, lifetime)| ShapeUntil {
+            shape: shape.clone(),
+            until: lifetime.written,
+        });
+        let mut known = KnownShapes {
+            written: written.collect(),
+            ..KnownShapes::default()
+        };
+        known.written.sort_unstable();
+        let mut paths: Vec<Arc<str>> = Vec::new();
+        for shape in shapes.keys() {
+            match shape {
+                Shape::Publications(shape) => known.publications.push(*shape),
+                Shape::Subscriptions(shape) => {
+                    let path = shape.anchor.as_ref().map(|anchor| {
+                        let known = paths.iter().position(|path| *path == anchor.path);
+                        known.unwrap_or_else(|| {
+                            paths.push(anchor.path.clone());
+                            paths.len() - 1
+                        })
+                    });
+                    known.has_changes |= shape.changes;
+                    known.subscriptions.push(KnownSubscriptions {
+                        shape: shape.clone(),
+                        path,
+                    });
+                }
+            }
+        }
+        let parsed: Option<Vec<Path>> = paths.iter().map(|path| Path::parse(path).ok()).collect();
+        known.values = parsed
+            .filter(|paths| !paths.is_empty())
+            .map(|paths| Values::new(&paths));
+        known
+    }
+
+    /// True if the directory has this shape until `needed` or longer.
+    fn is_written(&self, shape: &Shape, needed: Time) -> bool {
+        let at = (self.written).binary_search_by(|written| written.shape.cmp(shape));
+        let found = at.ok().and_then(|at| self.written.get(at));
+        found.is_some_and(|written| written.until >= needed)
+    }
+}
+
+impl Shape {
+    /// The path of its anchor.
+    fn path(&self) -> Option<&str> {
+        match self {
+            Shape::Subscriptions(shape) => Some(&shape.anchor.as_ref()?.path),
+            Shape::Publications(_) => None,
+        }
+    }
+
+    /// The stored form, the key of the shape in the directory.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Shape::Publications(shape) => out.extend([1, shape.levels, shape.cell]),
+            Shape::Subscriptions(shape) => {
+                let reach = match shape.reach {
+                    Reach::Overlap => 0,
+                    Reach::Exact => 1,
+                    Reach::Below => 2,
+                };
+                let changes = u8::from(shape.changes);
+                out.extend([2, reach, shape.levels, shape.cell, changes]);
+                out.extend_from_slice(&shape.wild.to_le_bytes());
+                if let Some(anchor) = &shape.anchor {
+                    let (filing, bits) = match anchor.filing {
+                        Filing::Equal => (1, 0),
+                        Filing::AnyString => (2, 0),
+                        Filing::AtLeast => (3, 0),
+                        Filing::AtMost => (4, 0),
+                        Filing::Block(bits) => (5, bits),
+                    };
+                    out.extend([filing, bits]);
+                    put_bytes(&mut out, anchor.path.as_bytes());
+                }
+            }
+        }
+        out
+    }
+
+    /// Decodes a stored shape; `None` if it is malformed.
+    pub(crate) fn decode(stored: &[u8]) -> Option<Shape> {
+        let mut input = Reader::new(stored);
+        if input.u8()? == 1 {
+            let (levels, cell) = (input.u8()?, input.u8()?);
+            return Some(Shape::Publications(PublicationShape { levels, cell }));
+        }
+        let reach = match input.u8()? {
+            0 => Reach::Overlap,
+            1 => Reach::Exact,
+            2 => Reach::Below,
+            _ => return None,
+        };
+        let (levels, cell, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
+        let wild = input.u64()?;
+        let anchor = if input.is_empty() {
+            None
+        } else {
+            let (filing, bits) = (input.u8()?, input.u8()?);
+            let filing = match filing {
+                1 => Filing::Equal,
+                2 => Filing::AnyString,
+                3 => Filing::AtLeast,
+                4 => Filing::AtMost,
+                5 if bits <= 64 => Filing::Block(bits),
+                _ => return None,
+            };
+            let path = std::str::from_utf8(input.bytes()?).ok()?.into();
+            Some(AnchorShape { path, filing })
+        };
+        Some(Shape::Subscriptions(SubscriptionShape {
+            reach,
+            levels,
+            wild,
+            cell,
+            anchor,
+            changes,
+        }))
+    }
+}

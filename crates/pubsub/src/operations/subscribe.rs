@@ -1,0 +1,113 @@
+//! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds the
+//! earlier publications that match it.
+
+use esker::extension::{Batch, Kind, Snapshot};
+use esker::{Result, Seq};
+
+use crate::broker::{Broker, Inner, View};
+use crate::forms::config::Architecture;
+use crate::forms::element::Element;
+use crate::forms::message::{Notification, Subscribed, Subscription, bad_input};
+use crate::lists::directory::{encode_entry, id_key};
+use crate::search::prepared::PreparedSubscription;
+
+impl Broker {
+    /// Stores a subscription, unless it ends in the past, and returns the earlier publications that
+    /// match it.
+    ///
+    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that
+    /// can contain matching publications.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] if a place or a path is invalid, if a self-join has no user or
+    /// looks back further than users are remembered, or if the broker's architecture is repeated
+    /// queries; [`esker::Error::Condition`] if the condition cannot be written as text; also any
+    /// write error. A read error is returned in [`Subscribed::unread`], since the subscription is
+    /// stored by then.
+    pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
+        let inner = &*self.inner;
+        if inner.config.architecture == Architecture::RepQueries {
+            return bad_input(
+                "this broker stores no subscriptions (its architecture is RepQueries): use repeated queries instead",
+            );
+        }
+        let mut prepared = inner.prepare(subscription)?;
+        let stored = inner.store_subscription(subscription, &mut prepared)?;
+        let past = inner.past_publications(&stored.before, &prepared, stored.form);
+        let (past, unread) = match past {
+            Ok(past) => (past, None),
+            // The caller needs the number of a stored subscription.
+            Err(error) if stored.is_stored => (Vec::new(), Some(error)),
+            Err(error) => return Err(error),
+        };
+        let id = if stored.is_stored { stored.form } else { 0 };
+        Ok(Subscribed { id, past, unread })
+    }
+
+    /// The publications so far that match a subscription, oldest first; the subscription is not
+    /// stored.
+    ///
+    /// # Errors
+    /// As [`Broker::subscribe`].
+    pub fn query(&self, subscription: &Subscription) -> Result<Vec<Notification>> {
+        let inner = &*self.inner;
+        let prepared = inner.prepare(subscription)?;
+        let view = inner.view(&inner.store.snapshot())?;
+        inner.past_publications(&view, &prepared, Seq::MAX)
+    }
+}
+
+/// A subscription that is in the log, unless it had ended before it was made.
+struct WrittenSubscription {
+    /// The number of its first form, and of the subscription.
+    form: Seq,
+    /// The state before its batch.
+    before: View,
+    /// False if it had ended, so that nothing was written.
+    is_stored: bool,
+}
+
+impl Inner {
+    /// Writes a subscription. Without a time of its own it is made at the time of the write, by
+    /// which the store decides which publications are alive; `prepared` gets this time.
+    fn store_subscription(
+        &self,
+        subscription: &Subscription,
+        prepared: &mut PreparedSubscription,
+    ) -> Result<WrittenSubscription> {
+        let lists = self.lists(&prepared.topics, &prepared.cells, &prepared.stored(0))?;
+        let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let mut written = WrittenSubscription {
+                form: first,
+                before: self.view_before(before),
+                is_stored: false,
+            };
+            if subscription.made.is_none() {
+                prepared.made = self.now();
+                prepared.from = self.resolve_start(subscription.from, prepared.made);
+                prepared.to = self.resolve_end(subscription.end, prepared.made);
+            }
+            let until = self.remembered_until(prepared.to, &prepared.user);
+            if until < prepared.made {
+                return Ok((written, Vec::new()));
+            }
+            written.is_stored = true;
+            let drop_time = self.drop_time(until);
+            let subscription = prepared.stored(first);
+            let entry = encode_entry(&prepared.topics, &subscription, &[]);
+            let mut operand = Vec::new();
+            Element::Subscription(subscription).encode(first, drop_time, &mut operand);
+            for key in &lists.keys {
+                let tree = self.trees.subscriptions;
+                batch.also_until(Kind::Operand, tree, key, &operand, drop_time)?;
+            }
+            let directory = self.trees.directory;
+            batch.also_until(Kind::Put, directory, &id_key(first), &entry, drop_time)?;
+            Ok((written, self.write_shapes(batch, &lists.shapes, until)?))
+        };
+        let (_, (written, shapes)) =
+            (self.store).write_with(&mut Batch::new(), self.durability, complete)?;
+        self.shapes.confirm(shapes);
+        Ok(written)
+    }
+}

@@ -1,0 +1,127 @@
+//! The writes of a batch, by dataset: what [`Batch`](super::Batch) and
+//! [`WriteBatch`](super::WriteBatch) share.
+
+use std::sync::Arc;
+
+use esker_lsm::Durability;
+use esker_lsm::coding::Misplaced;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::record;
+use crate::store::{Handle, Store};
+use crate::write::{DatasetWrites, KeyRule, commit};
+
+/// The writes of a batch to the datasets of one store.
+pub(super) struct BatchWrites {
+    store: Arc<Store>,
+    /// One element per dataset.
+    datasets: Vec<DatasetWrites>,
+    pub(super) durability: Durability,
+    /// A buffer for serialising a record.
+    json: Vec<u8>,
+}
+
+impl BatchWrites {
+    pub(super) fn new(store: Arc<Store>) -> BatchWrites {
+        BatchWrites {
+            durability: store.durability,
+            store,
+            datasets: Vec::new(),
+            json: Vec::new(),
+        }
+    }
+
+    /// The writes to a dataset.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the dataset belongs to another store.
+    pub(super) fn of(&mut self, dataset: &Handle) -> Result<&mut DatasetWrites> {
+        if !Arc::ptr_eq(&self.store, &dataset.shared) {
+            return Err(Error::bad_input(format!(
+                "dataset `{}` belongs to another store than the batch",
+                dataset.name()
+            )));
+        }
+        let is_same =
+            |writes: &DatasetWrites| Arc::ptr_eq(&writes.dataset.current, &dataset.current);
+        let at = self.datasets.iter().position(is_same);
+        let at = at.unwrap_or(self.datasets.len());
+        if at == self.datasets.len() {
+            self.datasets.push(DatasetWrites::new(dataset.clone()));
+        }
+        Ok(self.datasets.get_mut(at).ok_or_else(|| Misplaced::here())?)
+    }
+
+    /// Adds a record, which replaces the record with the same key. Serialises it as JSON.
+    pub(super) fn put(
+        &mut self,
+        dataset: &Handle,
+        record: &(impl Serialize + ?Sized),
+    ) -> Result<()> {
+        self.serialised(record, |batch, json| batch.put_json(dataset, json))
+    }
+
+    /// As [`BatchWrites::put`], for the text of a JSON object.
+    pub(super) fn put_json(&mut self, dataset: &Handle, json: &[u8]) -> Result<()> {
+        self.of(dataset)?.put(json, KeyRule::MayExist)
+    }
+
+    /// Adds a record whose key must be new at the commit. Serialises it as JSON.
+    pub(super) fn insert(
+        &mut self,
+        dataset: &Handle,
+        record: &(impl Serialize + ?Sized),
+    ) -> Result<()> {
+        self.serialised(record, |batch, json| batch.insert_json(dataset, json))
+    }
+
+    /// As [`BatchWrites::insert`], for the text of a JSON object.
+    pub(super) fn insert_json(&mut self, dataset: &Handle, json: &[u8]) -> Result<()> {
+        self.of(dataset)?.put(json, KeyRule::MustBeNew)
+    }
+
+    /// Passes a record as JSON to `add`, in the buffer of the batch.
+    fn serialised(
+        &mut self,
+        record: &(impl Serialize + ?Sized),
+        add: impl FnOnce(&mut BatchWrites, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        let serialised = record::serialise(record, &mut json);
+        let result = serialised.and_then(|()| add(self, &json));
+        self.json = json;
+        result
+    }
+
+    /// The number of puts, inserts and deletions.
+    pub(super) fn len(&self) -> usize {
+        self.datasets.iter().map(DatasetWrites::len).sum()
+    }
+
+    /// The bytes that the batch takes in the log.
+    pub(super) fn bytes(&self) -> usize {
+        self.datasets.iter().map(DatasetWrites::bytes).sum()
+    }
+
+    /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
+    /// is none.
+    pub(super) fn last_key(&self) -> &[u8] {
+        debug_assert!(self.datasets.len() <= 1, "the batch is for one dataset");
+        match self.datasets.first() {
+            Some(writes) => writes.last_key(),
+            None => &[],
+        }
+    }
+
+    /// Removes everything that was added.
+    pub(super) fn clear(&mut self) {
+        self.datasets.iter_mut().for_each(DatasetWrites::clear);
+    }
+
+    /// Writes the whole batch or nothing.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        commit(&mut self.datasets, self.durability)
+    }
+}
