@@ -45,9 +45,11 @@ mod embedded;
 mod layouts;
 mod packed;
 mod partition;
+mod point_type;
 mod ranges;
 mod z;
 
 pub(crate) use each::{each_point, each_record_in_area, stands_for_record};
-pub(crate) use layouts::{PointType, of};
+pub(crate) use layouts::of;
+pub(crate) use point_type::PointType;
 pub(crate) use ranges::box_of;

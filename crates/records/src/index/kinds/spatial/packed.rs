@@ -9,8 +9,8 @@ use std::sync::Arc;
 use esker_lsm::{Partitioner, TreeOptions};
 use esker_model::definition::Merging;
 
-use super::layouts::PointType;
 use super::partition::Boxes;
+use super::point_type::PointType;
 use super::z::Z;
 use crate::error::Result;
 use crate::index::build::Build;
