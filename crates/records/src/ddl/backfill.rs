@@ -237,7 +237,8 @@ impl<'b, 'p> Backfill<'b, 'p> {
         seek_behind(&mut cursor, position.last.take())?;
         // Not the key that was sought: that may be the next record's.
         let mut last: Option<Vec<u8>> = None;
-        let mut read = 0;
+        // Entries and, of them, records.
+        let (mut read, mut records) = (0, 0);
         let layout_with_bodies = if self.needs.bodies {
             Some(self.dataset.current.layout_in(snapshot.version()))
         } else {
@@ -254,8 +255,9 @@ impl<'b, 'p> Backfill<'b, 'p> {
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(key);
-                read += u64::from(cursor.kind() == Kind::Put);
+                records += u64::from(cursor.kind() == Kind::Put);
             }
+            read += 1;
             let is_wanted = is_newest || self.needs.older_versions;
             let is_passed = is_wanted && cursor.kind() == Kind::Put && seq <= self.since;
             match &layout_with_bodies {
@@ -281,7 +283,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
             pass_buffered(&mut ahead, layout, &snapshot, target)?;
         }
         group.count(&cursor.cost());
-        position.records += read;
+        position.records += records;
         position.complete = !cursor.valid();
         position.last = last.filter(|_| !position.complete);
         Ok(())

@@ -172,7 +172,8 @@ impl Build<'_, '_> {
         let loan = dataset.shared.borrow(esker_lsm::Account::Builds);
         let position = BackfillPosition {
             records: progress.records,
-            last: (progress.records > 0).then(|| progress.last.clone()),
+            // A piece is written behind a record, which may be a deleted one.
+            last: (progress.pieces > 0).then(|| progress.last.clone()),
             // Without writes before the change there are no records to read.
             complete: progress.complete || self.building.since == 0,
         };

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use esker_lsm::coding::Misplaced;
@@ -251,7 +252,8 @@ impl<'a> RepairRun<'a> {
         result.map_err(|reason| self.interrupt(reason))
     }
 
-    /// Runs the tasks on new threads, and reports the progress on the caller's.
+    /// Runs the tasks on new threads, and reports the progress on the caller's, which runs them if
+    /// no thread can be started.
     fn run_on<T: Send>(
         &self,
         threads: usize,
@@ -262,11 +264,12 @@ impl<'a> RepairRun<'a> {
         let tasks = Mutex::new(tasks.into_iter());
         let next = || tasks.lock().next();
         let mut result = Ok(());
+        let mut started = 0;
         std::thread::scope(|scope| {
             let (done, ended) = channel();
             for _ in 0..threads {
                 let (done, next) = (done.clone(), &next);
-                scope.spawn(move || {
+                let work = move || {
                     let mut result = Ok(());
                     while result.is_ok()
                         && let Some(task) = next()
@@ -276,7 +279,12 @@ impl<'a> RepairRun<'a> {
                     }
                     // The receiver is dropped when the caller has returned.
                     let _ = done.send(result);
-                });
+                };
+                // Those that were started do the work of the others.
+                if Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+                started += 1;
             }
             drop(done);
             loop {
@@ -288,6 +296,9 @@ impl<'a> RepairRun<'a> {
                 }
             }
         });
+        if started == 0 {
+            return self.run_here(tasks.into_inner().collect(), notify, each);
+        }
         result
     }
 

@@ -242,6 +242,51 @@ fn a_change_that_was_broken_off_is_resumed_or_taken_back_and_nothing_else_goes_m
     }
 }
 
+/// A round of a build ends after so many entries, whatever they are: else the records that were
+/// deleted and the versions that were replaced would be read in one go, with one snapshot, and the
+/// build could not be stopped meanwhile.
+#[test]
+fn a_build_reports_often_where_all_records_are_deleted() {
+    for versions in [1, 3] {
+        let fs = Memory::new();
+        let db = open(Arc::new(fs.clone())).unwrap();
+        let def = DatasetDef::new(path("id"), KeyType::Int).versions(versions);
+        let def = def.maintenance(esker::schema::Maintenance::Deferred);
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+        for id in 0..1000 {
+            put(&dataset, id, id % 5);
+        }
+        for id in 0..1000 {
+            let key = dataset.parse_key(&id.to_string()).unwrap();
+            dataset.delete(&key).unwrap();
+        }
+        db.flush().unwrap();
+        let mut reports = 0;
+        let mut stop = |_| {
+            reports += 1;
+            match reports {
+                5 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        };
+        let change = dataset
+            .add_index(path("v"), esker::Index::lazy().of_type(Type::Int))
+            .on_progress(&mut stop)
+            .run();
+        assert!(!change.unwrap().complete, "{versions} versions");
+        dataset.resume_index().run().unwrap().unwrap();
+        check(&db);
+        agree(&dataset.snapshot(), 0..5);
+        if versions > 1 {
+            let replaced = dataset
+                .versions_with(path("v"), "3")
+                .latest(versions as usize);
+            let replaced = replaced.limit(1000).read().unwrap();
+            assert_eq!(replaced.records.len(), 200);
+        }
+    }
+}
+
 /// The same call continues a change that was broken off. One that differs in whether values of
 /// other types are allowed is another change.
 #[test]

@@ -377,6 +377,43 @@ fn a_repair_whose_work_cannot_be_split_fails() {
     }
 }
 
+/// A repair needs no thread of its own: where the system starts none, the caller's does the work.
+#[test]
+fn a_repair_without_threads_is_done_by_the_caller() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "repair::repair_without_threads", "--ignored"])
+        // On its main thread.
+        .arg("--test-threads=1")
+        // No system has so much memory for the stack of a thread.
+        .env("RUST_MIN_STACK", (1_u64 << 60).to_string())
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{out}");
+    assert!(out.contains("1 passed"), "{out}");
+}
+
+/// The child. Where threads can be started it shows nothing.
+#[test]
+#[ignore = "the child of the other test"]
+fn repair_without_threads() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = def(Maintenance::Validation, Repair::None, Merging::Tiered);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    for order in 0..60 {
+        let body = body(order % 20, order % VALUES, order);
+        dataset.put_json(body.as_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    let options = RepairOptions {
+        threads: 4,
+        ..RepairOptions::default()
+    };
+    let report = dataset.repair(&options).run().unwrap();
+    assert!(report.complete);
+    check(&db);
+}
+
 /// A store created before obsolete sets existed: the first repair creates the set.
 #[test]
 fn a_store_without_a_set_gets_one() {
