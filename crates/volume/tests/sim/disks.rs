@@ -3,9 +3,10 @@
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world::count;
+use esker_volume::extents::Ahead;
 use esker_volume::ids::NodeId;
 
-use super::world::World;
+use super::world::{Event, World};
 
 impl World {
     /// A node is stopped, and started again: nothing is lost.
@@ -16,6 +17,23 @@ impl World {
         count("restart");
         core.close();
         self.crash(id, PowerCut::Kept, 0, down);
+    }
+
+    /// Does what may be done behind a batch. The disk's thread says what failed: the core may have
+    /// taken other events by then.
+    pub(crate) fn write_ahead(&mut self, id: NodeId, ahead: Ahead) {
+        let node = self.node(id);
+        let fails = node.ahead_fails.take_if(|_| ahead.is_due());
+        if fails.is_some() {
+            node.may_fail = true;
+            node.faulty.fail_sync_once();
+        }
+        if let Err(error) = ahead.run() {
+            count("zeros ahead failed");
+            let epoch = self.node(id).epoch;
+            let late = fails.unwrap_or_default();
+            self.after(late, Event::AheadFailed(id, epoch, error));
+        }
     }
 
     /// A node whose disk was full sees whether there is room, as the driver of threads lets it.

@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) up_at: Option<u64>,
     /// The next sync takes so long.
     pub(crate) slow: u64,
+    /// The next sync of zeros that are written ahead fails, and it hears of that so much later.
+    pub(crate) ahead_fails: Option<u64>,
     /// Its disk is full until then.
     pub(crate) full_until: u64,
     /// It was given a reason to step back.
@@ -59,6 +61,7 @@ impl Node {
             paused_until: 0,
             up_at: None,
             slow: 0,
+            ahead_fails: None,
             full_until: 0,
             may_fail: false,
             is_used: false,
@@ -174,6 +177,7 @@ impl Node {
         self.epoch += 1;
         self.paused_until = 0;
         self.slow = 0;
+        self.ahead_fails = None;
         self.connections.clear();
         self.open.clear();
     }

@@ -58,6 +58,7 @@ impl World {
             node.set_speed(now, 1000);
             node.paused_until = 0;
             node.full_until = 0;
+            node.ahead_fails = None;
             node.faulty.clear();
             if !node.is_used {
                 continue;

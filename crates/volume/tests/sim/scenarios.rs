@@ -282,3 +282,67 @@ fn an_image_that_was_installed_just_before_a_power_cut_is_no_damage() {
     world.converge();
     world.end();
 }
+
+/// A write of whole blocks, of the volume that every run begins with.
+fn write(world: &mut World, by: By, count: u8) -> usize {
+    let at = At {
+        volume: 0,
+        area: 0,
+        from: 0,
+        count,
+    };
+    world.ask_for(&What::Write(by, at)).unwrap()
+}
+
+#[test]
+fn what_could_not_be_appended_is_not_said_to_be_accepted() {
+    let mut world = calm();
+    let [one, two, three] = [1, 2, 3].map(NodeId);
+    (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), one));
+    world.cut_off(three, 60_000, false);
+    // After many small batches zeros are written ahead, and only their sync fails.
+    world.node(two).ahead_fails = Some(30);
+    for _ in 0..200 {
+        if world.node(two).ahead_fails.is_none() {
+            break;
+        }
+        let call = write(&mut world, by(one), 2);
+        while world.calls[call].is_pending() {
+            world.run_for(1);
+        }
+    }
+    assert!(!world.node(two).has_failed() && world.node(two).ahead_fails.is_none());
+    let call = write(&mut world, by(one), 2);
+    world.run_for(20);
+    // Only the first node has it.
+    assert!(world.node(two).has_failed());
+    assert!(world.calls[call].is_pending(), "{:?}", world.calls[call]);
+    world.crash(one, PowerCut::Lost, 0, 3000);
+    world.crash(two, PowerCut::Kept, 0, 50);
+    world.cut_off(three, 0, false);
+    world.run_for(2000);
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn a_node_hears_at_once_that_zeros_ahead_failed() {
+    let mut world = calm();
+    let id = NodeId(1);
+    (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), id));
+    world.node(id).ahead_fails = Some(1);
+    for _ in 0..200 {
+        if world.node(id).ahead_fails.is_none() {
+            break;
+        }
+        let call = write(&mut world, by(id), 2);
+        while world.calls[call].is_pending() {
+            world.run_for(1);
+        }
+    }
+    assert!(world.node(id).ahead_fails.is_none());
+    // Nothing is written meanwhile.
+    world.run_for(5);
+    assert!(world.node(id).has_failed());
+    world.end();
+}

@@ -6,6 +6,7 @@ use esker_sim::memory::PowerCut;
 use esker_sim::world as sim;
 use esker_volume::command::checksum;
 use esker_volume::consensus;
+use esker_volume::error::Error;
 use esker_volume::ids::{GroupId, NodeId, Slot};
 use esker_volume::node::input::{Action, Input, ReadKind};
 use esker_volume::node::reading;
@@ -27,6 +28,8 @@ pub(crate) enum Event {
     Tick(NodeId, u64),
     Frame(NodeId, NodeId, u64, Vec<u8>),
     Batch(NodeId, u64),
+    /// The node hears that what was done behind a batch has failed.
+    AheadFailed(NodeId, u64, Error),
     /// What follows from inputs that came together is carried out.
     Settle(NodeId, u64),
     Read(NodeId, u64, u64),
@@ -257,6 +260,7 @@ impl World {
             Event::Tick(id, _)
             | Event::Frame(_, id, ..)
             | Event::Batch(id, _)
+            | Event::AheadFailed(id, ..)
             | Event::Settle(id, _)
             | Event::Read(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
@@ -313,8 +317,13 @@ impl World {
                     self.plot_written(id);
                     // A node that is killed in between did not come to it.
                     if self.settings.seed & 1 == 0 {
-                        drop(ahead.run());
+                        self.write_ahead(id, ahead);
                     }
+                }
+            }
+            Event::AheadFailed(id, epoch, error) => {
+                if self.node(id).epoch == epoch {
+                    self.input(id, Input::AheadFailed(error));
                 }
             }
             Event::Settle(id, epoch) => self.settle(id, epoch),
@@ -592,6 +601,10 @@ impl World {
                 let id = self.pick(node);
                 self.node(id).may_fail = true;
                 self.node(id).faulty.fail_sync_once();
+            }
+            What::FailAhead(node, late) => {
+                let id = self.pick(node);
+                self.node(id).ahead_fails = Some(u64::from(late));
             }
             What::Full(node, room, millis) => {
                 let id = self.pick(node);
