@@ -67,7 +67,7 @@ impl World {
             if self.random.bool() {
                 self.reopen(from);
             }
-            if self.node(from).has_failed() {
+            if self.node(from).has_failed() || self.node(from).hears > 0 {
                 self.crash(from, PowerCut::Lost, 0, 1);
             } else if self.node(from).core.is_none() {
                 self.start(from);

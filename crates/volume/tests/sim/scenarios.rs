@@ -16,7 +16,11 @@ use super::world::World;
 
 /// Nothing fails on its own.
 fn calm() -> World {
-    World::new(Settings {
+    World::new(calm_settings())
+}
+
+fn calm_settings() -> Settings {
+    Settings {
         seed: 0,
         nodes: 3,
         spare: true,
@@ -36,7 +40,7 @@ fn calm() -> World {
         session_loss: 2000,
         lease: true,
         wild: false,
-    })
+    }
 }
 
 fn by(id: NodeId) -> By {
@@ -345,4 +349,41 @@ fn a_node_hears_at_once_that_zeros_ahead_failed() {
     world.run_for(5);
     assert!(world.node(id).has_failed());
     world.end();
+}
+
+#[test]
+fn a_full_disk_is_known_as_such_whoever_meets_it_first() {
+    let (one, two) = (NodeId(1), NodeId(2));
+    for room in (0..8).map(|room| room * 1500) {
+        // The disk's thread says late what failed: entries come before.
+        let mut world = World::new(Settings {
+            sync: 30,
+            ..calm_settings()
+        });
+        (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), one));
+        let until = world.now + 60_000;
+        let node = world.node(two);
+        node.may_fail = true;
+        node.full_until = until;
+        node.faulty.set_capacity(node.faulty.used() + room);
+        for _ in 0..1000 {
+            if world.node(two).has_failed() {
+                break;
+            }
+            write(&mut world, by(one), 2);
+            world.run_for(1);
+        }
+        let epoch = world.node(two).epoch;
+        let core = world.node(two).core.as_ref().unwrap();
+        let failed = core.status().failed;
+        assert!(core.is_full(), "room for {room}: {failed:?}");
+        world.run_for(100);
+        world.node(two).full_until = 0;
+        world.node(two).faulty.set_capacity(u64::MAX);
+        world.reopen(two);
+        assert!(!world.node(two).has_failed());
+        world.converge();
+        assert_eq!(world.node(two).epoch, epoch);
+        world.end();
+    }
 }

@@ -6,7 +6,6 @@ use esker_sim::memory::PowerCut;
 use esker_sim::world as sim;
 use esker_volume::command::checksum;
 use esker_volume::consensus;
-use esker_volume::error::Error;
 use esker_volume::ids::{GroupId, NodeId, Slot};
 use esker_volume::node::input::{Action, Input, ReadKind};
 use esker_volume::node::reading;
@@ -28,8 +27,8 @@ pub(crate) enum Event {
     Tick(NodeId, u64),
     Frame(NodeId, NodeId, u64, Vec<u8>),
     Batch(NodeId, u64),
-    /// The node hears that what was done behind a batch has failed.
-    AheadFailed(NodeId, u64, Error),
+    /// The node hears that its disk has failed.
+    DiskFailed(NodeId, u64, Input),
     /// What follows from inputs that came together is carried out.
     Settle(NodeId, u64),
     Read(NodeId, u64, u64),
@@ -260,7 +259,7 @@ impl World {
             Event::Tick(id, _)
             | Event::Frame(_, id, ..)
             | Event::Batch(id, _)
-            | Event::AheadFailed(id, ..)
+            | Event::DiskFailed(id, ..)
             | Event::Settle(id, _)
             | Event::Read(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
@@ -311,19 +310,13 @@ impl World {
                 if node.epoch == epoch
                     && let Some(batch) = node.batch.take()
                 {
-                    let ahead = batch.ahead();
-                    let result = batch.run();
-                    self.input(id, Input::BatchDone(result));
-                    self.plot_written(id);
-                    // A node that is killed in between did not come to it.
-                    if self.settings.seed & 1 == 0 {
-                        self.write_ahead(id, ahead);
-                    }
+                    self.run_batch(id, batch);
                 }
             }
-            Event::AheadFailed(id, epoch, error) => {
+            Event::DiskFailed(id, epoch, input) => {
                 if self.node(id).epoch == epoch {
-                    self.input(id, Input::AheadFailed(error));
+                    self.node(id).hears -= 1;
+                    self.input(id, input);
                 }
             }
             Event::Settle(id, epoch) => self.settle(id, epoch),
