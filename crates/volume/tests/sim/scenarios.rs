@@ -12,6 +12,7 @@ use esker_volume::wire::{Change, Frame, Op};
 use super::action::{At, By, Settings, What};
 use super::clients::{Answered, Kind, value};
 use super::node::DIR;
+use super::traps::{Cue, Then};
 use super::world::World;
 
 /// Nothing fails on its own.
@@ -386,4 +387,42 @@ fn a_full_disk_is_known_as_such_whoever_meets_it_first() {
         assert_eq!(world.node(two).epoch, epoch);
         world.end();
     }
+}
+
+#[test]
+fn a_volume_that_grows_while_its_snapshot_is_made_adds_nothing_to_it() {
+    let mut world = calm();
+    let (one, two) = (NodeId(1), NodeId(2));
+    world.order_create(0);
+    world.converge();
+    let [size, larger] = world.sizes();
+    assert_eq!(world.volumes[1].size, size);
+    lead(&mut world, GroupId::SYSTEM, one);
+    (1..=2).for_each(|group| lead(&mut world, GroupId(group), two));
+    // The groups are cut late.
+    (0..2).for_each(|_| world.lay_trap(0, Cue::Errand, 0, Then::Hold(1500)));
+    world.take_snapshot(1);
+    world.run_for(300);
+    world.order_grow(1);
+    world.run_for(300);
+    let behind = |volume| At {
+        volume,
+        area: 2,
+        from: 4,
+        count: 2,
+    };
+    world.ask_for(&What::Write(by(two), behind(1))).unwrap();
+    world.converge();
+    assert_eq!(world.volumes[1].size, larger);
+    world.ask_for(&What::Write(by(two), behind(1))).unwrap();
+    world.make_clone(0);
+    world.converge();
+    assert_eq!(world.volumes[2].size, size);
+    world.order_grow(2);
+    world.converge();
+    let read = world.ask_for(&What::Read(by(two), behind(2))).unwrap();
+    world.run_for(1000);
+    let zeros = Answered::Values(vec![0; 2]);
+    assert_eq!(world.calls[read].answered, Some(zeros));
+    world.end();
 }
