@@ -421,6 +421,10 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
+        if group.is_incomplete && matches!(message, Message::Lead { .. }) {
+            // It could answer nothing until an image is installed, and the leader can.
+            return;
+        }
         // A member is a node with the disk that it had when it became one: the answers of any other
         // do not count. What a leader or candidate says is taken also where this replica does not
         // know yet that the node has another disk, or it would never learn so; what it is worth is

@@ -54,7 +54,12 @@ fn by(id: NodeId) -> By {
 }
 
 fn leader(world: &mut World, group: GroupId) -> NodeId {
-    let core = world.node(NodeId(1)).core.as_ref().unwrap();
+    leader_by(world, NodeId(1), group)
+}
+
+/// The leader that a node knows.
+fn leader_by(world: &mut World, id: NodeId, group: GroupId) -> NodeId {
+    let core = world.node(id).core.as_ref().unwrap();
     let groups = core.status().groups;
     NodeId(groups.iter().find(|g| g.group == group.0).unwrap().leader)
 }
@@ -424,5 +429,95 @@ fn a_volume_that_grows_while_its_snapshot_is_made_adds_nothing_to_it() {
     world.run_for(1000);
     let zeros = Answered::Values(vec![0; 2]);
     assert_eq!(world.calls[read].answered, Some(zeros));
+    world.end();
+}
+
+/// Whether writes to all groups, through a node, are done within so many milliseconds.
+fn all_write(world: &mut World, id: NodeId, within: u64) -> bool {
+    let calls = (0..3).map(|area| {
+        let at = At {
+            volume: 0,
+            area,
+            from: 0,
+            count: 6,
+        };
+        world.ask_for(&What::Write(by(id), at)).unwrap()
+    });
+    let calls: Vec<usize> = calls.collect();
+    world.run_for(within);
+    calls.iter().all(|call| world.calls[*call].is_done())
+}
+
+/// Node 1 has failed while it sent an image to node 3, and no piece of one arrives any more. Node 2
+/// has sent the log instead.
+fn half_an_image() -> (World, GroupId) {
+    // Node 1 keeps less of the log than the others.
+    let mut world = World::new(Settings {
+        seed: 2,
+        ..calm_settings()
+    });
+    let (group, one, two, three) = (GroupId(1), NodeId(1), NodeId(2), NodeId(3));
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), one));
+    world.cut_off(three, 60_000, false);
+    let mut left = 200;
+    while !world.is_left_behind(group, three) {
+        assert!(all_write(&mut world, one, 30) && left > 0);
+        left -= 1;
+    }
+    let ends = [two, three].map(|id| world.log_of(id, group).unwrap());
+    assert!(ends[0].0 <= ends[1].1, "node 2 has the log: {ends:?}");
+    world.cut_off(three, 0, false);
+    for _ in 0..1000 {
+        if is_incomplete(&mut world, three, group) {
+            break;
+        }
+        world.run_for(1);
+    }
+    assert!(is_incomplete(&mut world, three, group));
+    (0..1000).for_each(|_| world.lay_trap(7, Cue::Image, 0, Then::Lose));
+    world.crash(one, PowerCut::Kept, 0, 60_000);
+    world.run_for(3000);
+    assert_eq!(leader_by(&mut world, two, group), two);
+    let ends = [two, three].map(|id| world.log_of(id, group).unwrap().1);
+    assert_eq!(ends[0], ends[1], "node 3 has the log, too");
+    assert!(is_incomplete(&mut world, three, group));
+    (world, group)
+}
+
+fn is_incomplete(world: &mut World, id: NodeId, group: GroupId) -> bool {
+    let core = world.node(id).core.as_ref().unwrap();
+    core.readers().0.is_incomplete(group)
+}
+
+#[test]
+fn a_replica_that_waits_for_an_image_is_not_made_leader() {
+    let (mut world, group) = half_an_image();
+    let (two, three) = (NodeId(2), NodeId(3));
+    world.transfer(group.0 as u8, 2);
+    world.run_for(200);
+    assert!(all_write(&mut world, two, 3000));
+    assert!(is_incomplete(&mut world, three, group));
+    world.end();
+}
+
+#[test]
+fn a_replica_that_waits_for_an_image_hands_over_what_it_was_elected_for() {
+    let (mut world, group) = half_an_image();
+    let (two, three) = (NodeId(2), NodeId(3));
+    // Who is a candidate first is chance.
+    let mut has_led = false;
+    for _ in 0..20 {
+        world.crash(two, PowerCut::Kept, 0, 1000);
+        for _ in 0..3000 {
+            world.run_for(1);
+            has_led |= leader_by(&mut world, three, group) == three;
+        }
+        if has_led {
+            break;
+        }
+    }
+    assert!(has_led);
+    assert!(all_write(&mut world, two, 3000));
+    assert!(is_incomplete(&mut world, three, group));
     world.end();
 }
