@@ -464,6 +464,18 @@ impl Core {
         }
     }
 
+    /// At the leader, up to where a voter has the log that may lead, as far as is known: it has
+    /// answered lately, is not damaged, and waits for no image from here.
+    pub fn heir(&self, now: Time, node: NodeId) -> Option<Slot> {
+        let State::Leader(leading) = &self.state else {
+            return None;
+        };
+        let progress = leading.members.get(&node)?;
+        let is_heard = now < progress.heard + self.settings.election;
+        let may_lead = is_heard && !progress.is_damaged && !progress.needs_image;
+        (may_lead && self.log.members().is_voter(node)).then_some(progress.matched)
+    }
+
     /// Hands leadership over to a voter, as soon as it has the whole log.
     pub fn transfer(&mut self, now: Time, to: NodeId, out: &mut Vec<Output>) {
         let until = now + self.settings.election;

@@ -59,7 +59,7 @@ impl Batch {
     ///
     /// # Errors
     /// Those of writing: then nothing more is written until the folder is opened again, and each
-    /// later batch fails with `Poisoned`.
+    /// later batch fails with `Poisoned`, or with `DiskFull` where the first one did.
     pub fn run(self) -> Result<u64> {
         let turn = self.shared.turn.lock();
         self.shared.check()?;
@@ -166,8 +166,8 @@ impl Ahead {
     /// Writes zeros ahead of batches, where that helps. A batch that is run meanwhile waits.
     ///
     /// # Errors
-    /// Those of syncing: each later batch fails with `Poisoned` then. A disk that does not take
-    /// zeros may take data.
+    /// Those of syncing: each later batch fails then as one behind a failed batch does. A disk that
+    /// does not take zeros may take data.
     pub fn run(self) -> Result<()> {
         let _turn = self.shared.turn.lock();
         let Some((segment, len, upto, file)) = self.due() else {

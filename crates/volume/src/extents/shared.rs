@@ -85,7 +85,7 @@ pub(super) struct Shared {
     pub(super) segment_bytes: u32,
     state: Mutex<State>,
     /// The first failure of a batch.
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<Error>>,
     /// Held by who writes: one at a time.
     pub(super) turn: Mutex<()>,
     pub(super) writing: Mutex<Option<Writing>>,
@@ -222,11 +222,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Fails where a batch has failed.
+    /// Fails where a batch has failed: with `DiskFull` where that was the failure. Whoever comes
+    /// next may learn of it before the node does, and a node whose disk is full waits for room.
     pub(super) fn check(&self) -> Result<()> {
         match &*self.failure.lock() {
+            Some(full) if full.is_disk_full() => Err(full.clone()),
             Some(cause) => Err(Error::Poisoned {
-                cause: cause.clone(),
+                cause: cause.to_string(),
             }),
             None => Ok(()),
         }
@@ -234,7 +236,7 @@ impl Shared {
 
     pub(super) fn fail(&self, cause: &Error) {
         let mut failure = self.failure.lock();
-        failure.get_or_insert_with(|| cause.to_string());
+        failure.get_or_insert_with(|| cause.clone());
     }
 
     /// Makes a segment, or lets `add` append to what its next batch writes.

@@ -226,7 +226,8 @@ impl Extents {
     /// for each group, as of before this record.
     ///
     /// # Errors
-    /// `Poisoned` after a batch has failed; `Limit` where the payload is too long.
+    /// `Poisoned` after a batch has failed, or `DiskFull` where that was why; `Limit` where the
+    /// payload is too long.
     pub fn append(
         &mut self,
         kind: Kind,

@@ -171,6 +171,7 @@ impl Core {
             Input::Disconnected(node) => self.disconnected(node),
             Input::Frame(from, bytes) => self.frame(from, &bytes.into()),
             Input::BatchDone(result) => self.batch_done(result),
+            Input::AheadFailed(error) => self.fail(error),
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
             Input::Closed(connection) => {
@@ -322,6 +323,10 @@ impl Core {
     }
 
     fn send_message(&mut self, id: GroupId, to: NodeId, message: Message, after_sync: bool) {
+        if after_sync && self.failed.is_some() {
+            // What it rests on may be what could not be appended.
+            return;
+        }
         let mut bodies = Vec::new();
         if let Message::Accept { entries, .. } = &message {
             for meta in entries {
@@ -416,6 +421,10 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
+        if group.is_incomplete && matches!(message, Message::Lead { .. }) {
+            // It could answer nothing until an image is installed, and the leader can.
+            return;
+        }
         // A member is a node with the disk that it had when it became one: the answers of any other
         // do not count. What a leader or candidate says is taken also where this replica does not
         // know yet that the node has another disk, or it would never learn so; what it is worth is

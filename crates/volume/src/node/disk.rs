@@ -139,7 +139,11 @@ impl Core {
     /// The disk failed: this replica steps back, for good; or it is full: until there is room.
     pub(super) fn fail(&mut self, error: Error) {
         if self.failed.is_some() {
-            if self.is_full() && matches!(error, Error::Io { .. } | Error::Corruption { .. }) {
+            let is_for_good = matches!(
+                error,
+                Error::Io { .. } | Error::Corruption { .. } | Error::Poisoned { .. }
+            );
+            if self.is_full() && is_for_good {
                 self.failed = Some(error);
             }
             return;

@@ -94,6 +94,9 @@ pub enum Input {
     /// The batch has ended: everything before this log sequence number is durable, or the disk
     /// failed.
     BatchDone(Result<u64, Error>),
+    /// What may be done behind a batch ([`Ahead`](crate::extents::Ahead)) has failed: nothing more
+    /// can be written.
+    AheadFailed(Error),
     /// A read has ended.
     ReadDone(u64, Result<ReadResult, ReadFailure>),
     /// A user's connection begins.

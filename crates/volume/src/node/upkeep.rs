@@ -49,6 +49,7 @@ impl Core {
             return;
         }
         self.run_list();
+        self.hand_on();
         if now >= self.last_ticks.ended + TELL {
             self.last_ticks.ended = now;
             self.end_lost_sessions();
@@ -161,6 +162,30 @@ impl Core {
             .values()
             .filter(|group| group.leads)
             .map(|group| group.id)
+    }
+
+    /// Hands over the groups that this node was elected for while their state is incomplete here:
+    /// it could answer nothing until an image is installed.
+    fn hand_on(&mut self) {
+        let groups = self.groups.values();
+        let led = groups.filter(|group| group.is_incomplete && group.consensus.is_leader());
+        let mut heirs = Vec::new();
+        for group in led {
+            let last = group.consensus.last().0;
+            let has_all = |node: &&NodeId| {
+                self.is_member(**node) && group.consensus.heir(self.now, **node) == Some(last)
+            };
+            let all: Vec<NodeId> = self.peers.keys().filter(has_all).copied().collect();
+            // One whose state is incomplete, too, does not take over: then it is another's turn.
+            let turn = self.now / self.settings.consensus.election.max(1);
+            let at = turn as usize % all.len().max(1);
+            heirs.extend(all.get(at).map(|node| (group.id, *node)));
+        }
+        for (id, to) in heirs {
+            self.step(id, &mut Default::default(), |core, now, out| {
+                core.transfer(now, to, out)
+            });
+        }
     }
 
     /// Hands one group over where this node leads at least two more than a linked voter.

@@ -179,6 +179,12 @@ impl System {
             let text = format!("volume {name} has {} bytes, and cannot shrink", volume.size);
             return error(SystemErrorKind::Invalid, text);
         }
+        if size > volume.size && volume.pending.is_some() {
+            // The snapshot has the volume's size now. Groups that are not cut yet would take what
+            // is written behind that into it, and a clone that grows would show it.
+            let text = format!("a snapshot of volume {name} is being made");
+            return error(SystemErrorKind::Busy, text);
+        }
         volume.size = size;
         Ok(Some(info(volume)))
     }

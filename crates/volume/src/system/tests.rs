@@ -131,6 +131,17 @@ fn commands_may_be_sent_again() {
         from: from.into(),
         to: to.into(),
     };
+    // While a snapshot is being made, blocks behind its end would become part of it.
+    ok(&mut system, &snapshot("a", "s"));
+    assert_eq!(kind(&mut system, &grow(1 << 32)), SystemErrorKind::Busy);
+    ok(&mut system, &grow(1 << 31));
+    work(&mut system);
+    ok(&mut system, &grow(1 << 32));
+    let of_snapshot = ok(&mut system, &clone("a", "s", "c")).unwrap();
+    assert_eq!(of_snapshot.size, 1 << 31);
+    work(&mut system);
+    ok(&mut system, &SystemCommand::Delete("c".into()));
+    work(&mut system);
     ok(&mut system, &create("other", 4096));
     assert_eq!(
         kind(&mut system, &rename("a", "other")),

@@ -103,6 +103,9 @@ pub(crate) enum What {
     Slow(u8, u16),
     /// The next sync fails.
     FailSync(u8),
+    /// The next sync of zeros that are written ahead fails, and the node hears of that so many
+    /// milliseconds later.
+    FailAhead(u8, u16),
     /// The disk has room for so many more bytes, for some milliseconds.
     Full(u8, u16, u16),
     /// A node is stopped as a process is, and started again after some milliseconds.

@@ -136,7 +136,12 @@ impl World {
     /// The sectors of a volume that are used: all that [`World::sectors`] returns, as far as it has
     /// them.
     pub(crate) fn areas(&self, volume: usize) -> Vec<Range<u64>> {
-        let sectors = self.volumes[volume].size / SECTOR;
+        self.areas_within(self.volumes[volume].size)
+    }
+
+    /// The same of a volume or snapshot of so many bytes.
+    pub(crate) fn areas_within(&self, size: u64) -> Vec<Range<u64>> {
+        let sectors = size / SECTOR;
         let block = u64::from(self.settings.block_size) / SECTOR;
         let areas = u64::from(self.settings.groups) + 1;
         let area = |area: u64| {

@@ -3,9 +3,11 @@
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world::count;
+use esker_volume::extents::{Ahead, Batch};
 use esker_volume::ids::NodeId;
+use esker_volume::node::input::Input;
 
-use super::world::World;
+use super::world::{Event, World};
 
 impl World {
     /// A node is stopped, and started again: nothing is lost.
@@ -16,6 +18,45 @@ impl World {
         count("restart");
         core.close();
         self.crash(id, PowerCut::Kept, 0, down);
+    }
+
+    /// Writes a batch, and what may be written behind it.
+    pub(crate) fn run_batch(&mut self, id: NodeId, batch: Batch) {
+        let ahead = batch.ahead();
+        match batch.run() {
+            Ok(end) => self.input(id, Input::BatchDone(Ok(end))),
+            Err(error) => {
+                let late = self.random.u64(..=self.settings.sync);
+                self.disk_failed(id, late, Input::BatchDone(Err(error)));
+            }
+        }
+        self.plot_written(id);
+        // A node that is killed in between did not come to it.
+        if self.settings.seed & 1 == 0 {
+            self.write_ahead(id, ahead);
+        }
+    }
+
+    fn write_ahead(&mut self, id: NodeId, ahead: Ahead) {
+        let node = self.node(id);
+        let fails = node.ahead_fails.take_if(|_| ahead.is_due());
+        if fails.is_some() {
+            node.may_fail = true;
+            node.faulty.fail_sync_once();
+        }
+        if let Err(error) = ahead.run() {
+            count("zeros ahead failed");
+            let late = fails.unwrap_or_default();
+            self.disk_failed(id, late, Input::AheadFailed(error));
+        }
+    }
+
+    /// The disk's thread says what failed: the core may have taken other events by then.
+    fn disk_failed(&mut self, id: NodeId, late: u64, input: Input) {
+        let node = self.node(id);
+        node.hears += 1;
+        let epoch = node.epoch;
+        self.after(late, Event::DiskFailed(id, epoch, input));
     }
 
     /// A node whose disk was full sees whether there is room, as the driver of threads lets it.

@@ -176,6 +176,7 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         3 => What::Pause(node, random.u16(..2500)),
         4 => match random.u8(..3) {
             0 => What::Slow(node, random.u16(..1000)),
+            1 if random.bool() => What::FailAhead(node, random.u16(..300)),
             1 => What::FailSync(node),
             _ => What::Full(node, random.u16(..20_000), random.u16(..5000)),
         },

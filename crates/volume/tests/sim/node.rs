@@ -32,6 +32,10 @@ pub(crate) struct Node {
     pub(crate) up_at: Option<u64>,
     /// The next sync takes so long.
     pub(crate) slow: u64,
+    /// The next sync of zeros that are written ahead fails, and it hears of that so much later.
+    pub(crate) ahead_fails: Option<u64>,
+    /// How many failures of its disk it has not heard of yet.
+    pub(crate) hears: u64,
     /// Its disk is full until then.
     pub(crate) full_until: u64,
     /// It was given a reason to step back.
@@ -59,6 +63,8 @@ impl Node {
             paused_until: 0,
             up_at: None,
             slow: 0,
+            ahead_fails: None,
+            hears: 0,
             full_until: 0,
             may_fail: false,
             is_used: false,
@@ -174,6 +180,8 @@ impl Node {
         self.epoch += 1;
         self.paused_until = 0;
         self.slow = 0;
+        self.ahead_fails = None;
+        self.hears = 0;
         self.connections.clear();
         self.open.clear();
     }

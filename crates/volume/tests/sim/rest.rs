@@ -58,6 +58,7 @@ impl World {
             node.set_speed(now, 1000);
             node.paused_until = 0;
             node.full_until = 0;
+            node.ahead_fails = None;
             node.faulty.clear();
             if !node.is_used {
                 continue;
@@ -66,7 +67,7 @@ impl World {
             if self.random.bool() {
                 self.reopen(from);
             }
-            if self.node(from).has_failed() {
+            if self.node(from).has_failed() || self.node(from).hears > 0 {
                 self.crash(from, PowerCut::Lost, 0, 1);
             } else if self.node(from).core.is_none() {
                 self.start(from);

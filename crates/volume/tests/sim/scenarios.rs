@@ -12,11 +12,16 @@ use esker_volume::wire::{Change, Frame, Op};
 use super::action::{At, By, Settings, What};
 use super::clients::{Answered, Kind, value};
 use super::node::DIR;
+use super::traps::{Cue, Then};
 use super::world::World;
 
 /// Nothing fails on its own.
 fn calm() -> World {
-    World::new(Settings {
+    World::new(calm_settings())
+}
+
+fn calm_settings() -> Settings {
+    Settings {
         seed: 0,
         nodes: 3,
         spare: true,
@@ -36,7 +41,7 @@ fn calm() -> World {
         session_loss: 2000,
         lease: true,
         wild: false,
-    })
+    }
 }
 
 fn by(id: NodeId) -> By {
@@ -49,7 +54,12 @@ fn by(id: NodeId) -> By {
 }
 
 fn leader(world: &mut World, group: GroupId) -> NodeId {
-    let core = world.node(NodeId(1)).core.as_ref().unwrap();
+    leader_by(world, NodeId(1), group)
+}
+
+/// The leader that a node knows.
+fn leader_by(world: &mut World, id: NodeId, group: GroupId) -> NodeId {
+    let core = world.node(id).core.as_ref().unwrap();
     let groups = core.status().groups;
     NodeId(groups.iter().find(|g| g.group == group.0).unwrap().leader)
 }
@@ -280,5 +290,234 @@ fn an_image_that_was_installed_just_before_a_power_cut_is_no_damage() {
     world.run_for(60);
     assert!(map(&mut world).applied(group) >= applied);
     world.converge();
+    world.end();
+}
+
+/// A write of whole blocks, of the volume that every run begins with.
+fn write(world: &mut World, by: By, count: u8) -> usize {
+    let at = At {
+        volume: 0,
+        area: 0,
+        from: 0,
+        count,
+    };
+    world.ask_for(&What::Write(by, at)).unwrap()
+}
+
+#[test]
+fn what_could_not_be_appended_is_not_said_to_be_accepted() {
+    let mut world = calm();
+    let [one, two, three] = [1, 2, 3].map(NodeId);
+    (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), one));
+    world.cut_off(three, 60_000, false);
+    // After many small batches zeros are written ahead, and only their sync fails.
+    world.node(two).ahead_fails = Some(30);
+    for _ in 0..200 {
+        if world.node(two).ahead_fails.is_none() {
+            break;
+        }
+        let call = write(&mut world, by(one), 2);
+        while world.calls[call].is_pending() {
+            world.run_for(1);
+        }
+    }
+    assert!(!world.node(two).has_failed() && world.node(two).ahead_fails.is_none());
+    let call = write(&mut world, by(one), 2);
+    world.run_for(20);
+    // Only the first node has it.
+    assert!(world.node(two).has_failed());
+    assert!(world.calls[call].is_pending(), "{:?}", world.calls[call]);
+    world.crash(one, PowerCut::Lost, 0, 3000);
+    world.crash(two, PowerCut::Kept, 0, 50);
+    world.cut_off(three, 0, false);
+    world.run_for(2000);
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn a_node_hears_at_once_that_zeros_ahead_failed() {
+    let mut world = calm();
+    let id = NodeId(1);
+    (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), id));
+    world.node(id).ahead_fails = Some(1);
+    for _ in 0..200 {
+        if world.node(id).ahead_fails.is_none() {
+            break;
+        }
+        let call = write(&mut world, by(id), 2);
+        while world.calls[call].is_pending() {
+            world.run_for(1);
+        }
+    }
+    assert!(world.node(id).ahead_fails.is_none());
+    // Nothing is written meanwhile.
+    world.run_for(5);
+    assert!(world.node(id).has_failed());
+    world.end();
+}
+
+#[test]
+fn a_full_disk_is_known_as_such_whoever_meets_it_first() {
+    let (one, two) = (NodeId(1), NodeId(2));
+    for room in (0..8).map(|room| room * 1500) {
+        // The disk's thread says late what failed: entries come before.
+        let mut world = World::new(Settings {
+            sync: 30,
+            ..calm_settings()
+        });
+        (0..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), one));
+        let until = world.now + 60_000;
+        let node = world.node(two);
+        node.may_fail = true;
+        node.full_until = until;
+        node.faulty.set_capacity(node.faulty.used() + room);
+        for _ in 0..1000 {
+            if world.node(two).has_failed() {
+                break;
+            }
+            write(&mut world, by(one), 2);
+            world.run_for(1);
+        }
+        let epoch = world.node(two).epoch;
+        let core = world.node(two).core.as_ref().unwrap();
+        let failed = core.status().failed;
+        assert!(core.is_full(), "room for {room}: {failed:?}");
+        world.run_for(100);
+        world.node(two).full_until = 0;
+        world.node(two).faulty.set_capacity(u64::MAX);
+        world.reopen(two);
+        assert!(!world.node(two).has_failed());
+        world.converge();
+        assert_eq!(world.node(two).epoch, epoch);
+        world.end();
+    }
+}
+
+#[test]
+fn a_volume_that_grows_while_its_snapshot_is_made_adds_nothing_to_it() {
+    let mut world = calm();
+    let (one, two) = (NodeId(1), NodeId(2));
+    world.order_create(0);
+    world.converge();
+    let [size, larger] = world.sizes();
+    assert_eq!(world.volumes[1].size, size);
+    lead(&mut world, GroupId::SYSTEM, one);
+    (1..=2).for_each(|group| lead(&mut world, GroupId(group), two));
+    // The groups are cut late.
+    (0..2).for_each(|_| world.lay_trap(0, Cue::Errand, 0, Then::Hold(1500)));
+    world.take_snapshot(1);
+    world.run_for(300);
+    world.order_grow(1);
+    world.run_for(300);
+    let behind = |volume| At {
+        volume,
+        area: 2,
+        from: 4,
+        count: 2,
+    };
+    world.ask_for(&What::Write(by(two), behind(1))).unwrap();
+    world.converge();
+    assert_eq!(world.volumes[1].size, larger);
+    world.ask_for(&What::Write(by(two), behind(1))).unwrap();
+    world.make_clone(0);
+    world.converge();
+    assert_eq!(world.volumes[2].size, size);
+    world.order_grow(2);
+    world.converge();
+    let read = world.ask_for(&What::Read(by(two), behind(2))).unwrap();
+    world.run_for(1000);
+    let zeros = Answered::Values(vec![0; 2]);
+    assert_eq!(world.calls[read].answered, Some(zeros));
+    world.end();
+}
+
+/// Whether writes to all groups, through a node, are done within so many milliseconds.
+fn all_write(world: &mut World, id: NodeId, within: u64) -> bool {
+    let calls = (0..3).map(|area| {
+        let at = At {
+            volume: 0,
+            area,
+            from: 0,
+            count: 6,
+        };
+        world.ask_for(&What::Write(by(id), at)).unwrap()
+    });
+    let calls: Vec<usize> = calls.collect();
+    world.run_for(within);
+    calls.iter().all(|call| world.calls[*call].is_done())
+}
+
+/// Node 1 has failed while it sent an image to node 3, and no piece of one arrives any more. Node 2
+/// has sent the log instead.
+fn half_an_image() -> (World, GroupId) {
+    // Node 1 keeps less of the log than the others.
+    let mut world = World::new(Settings {
+        seed: 2,
+        ..calm_settings()
+    });
+    let (group, one, two, three) = (GroupId(1), NodeId(1), NodeId(2), NodeId(3));
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), one));
+    world.cut_off(three, 60_000, false);
+    let mut left = 200;
+    while !world.is_left_behind(group, three) {
+        assert!(all_write(&mut world, one, 30) && left > 0);
+        left -= 1;
+    }
+    let ends = [two, three].map(|id| world.log_of(id, group).unwrap());
+    assert!(ends[0].0 <= ends[1].1, "node 2 has the log: {ends:?}");
+    world.cut_off(three, 0, false);
+    for _ in 0..1000 {
+        if is_incomplete(&mut world, three, group) {
+            break;
+        }
+        world.run_for(1);
+    }
+    assert!(is_incomplete(&mut world, three, group));
+    (0..1000).for_each(|_| world.lay_trap(7, Cue::Image, 0, Then::Lose));
+    world.crash(one, PowerCut::Kept, 0, 60_000);
+    world.run_for(3000);
+    assert_eq!(leader_by(&mut world, two, group), two);
+    let ends = [two, three].map(|id| world.log_of(id, group).unwrap().1);
+    assert_eq!(ends[0], ends[1], "node 3 has the log, too");
+    assert!(is_incomplete(&mut world, three, group));
+    (world, group)
+}
+
+fn is_incomplete(world: &mut World, id: NodeId, group: GroupId) -> bool {
+    let core = world.node(id).core.as_ref().unwrap();
+    core.readers().0.is_incomplete(group)
+}
+
+#[test]
+fn a_replica_that_waits_for_an_image_is_not_made_leader() {
+    let (mut world, group) = half_an_image();
+    let (two, three) = (NodeId(2), NodeId(3));
+    world.transfer(group.0 as u8, 2);
+    world.run_for(200);
+    assert!(all_write(&mut world, two, 3000));
+    assert!(is_incomplete(&mut world, three, group));
+    world.end();
+}
+
+#[test]
+fn a_replica_that_waits_for_an_image_hands_over_what_it_was_elected_for() {
+    let (mut world, group) = half_an_image();
+    let (two, three) = (NodeId(2), NodeId(3));
+    // Who is a candidate first is chance.
+    let mut has_led = false;
+    for _ in 0..20 {
+        world.crash(two, PowerCut::Kept, 0, 1000);
+        for _ in 0..3000 {
+            world.run_for(1);
+            has_led |= leader_by(&mut world, three, group) == three;
+        }
+        if has_led {
+            break;
+        }
+    }
+    assert!(has_led);
+    assert!(all_write(&mut world, two, 3000));
+    assert!(is_incomplete(&mut world, three, group));
     world.end();
 }

@@ -178,6 +178,20 @@ impl World {
         self.snapshots[at].reads = self.read_snapshot(at, by);
     }
 
+    /// The size of a snapshot, which is that of its volume when it began to be made: the volume may
+    /// have been growing then.
+    fn note_size(&mut self, at: usize, size: u64) {
+        let volume = self.snapshots[at].volume;
+        let areas = self.areas_within(size);
+        let most = self.volumes[volume].most;
+        let taken = &mut self.snapshots[at];
+        if taken.contents.is_empty() {
+            assert!(size == taken.size || size == most, "{taken:?} has {size}");
+            (taken.size, taken.areas) = (size, areas);
+        }
+        assert_eq!(size, taken.size, "{taken:?}");
+    }
+
     /// Asks for all sectors of a snapshot that are used.
     fn read_snapshot(&mut self, at: usize, by: By) -> Vec<usize> {
         let id = self.pick(by.node);
@@ -186,9 +200,13 @@ impl World {
         let Some((map, _)) = self.node(id).core.as_ref().map(|core| core.readers()) else {
             return Vec::new();
         };
-        let Some(source) = map.system().source(&name) else {
+        let system = map.system();
+        let Some(source) = system.source(&name) else {
             return Vec::new();
         };
+        if let Some(shape) = system.shape(source) {
+            self.note_size(at, shape.size);
+        }
         let volume = self.snapshots[at].volume;
         let areas = self.snapshots[at].areas.clone();
         let reads = areas

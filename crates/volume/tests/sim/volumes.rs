@@ -38,8 +38,8 @@ pub(crate) struct Order {
 impl World {
     /// The sizes of volumes: without the last range that steps use, and with it.
     pub(crate) fn sizes(&self) -> [u64; 2] {
-        let groups = u64::from(self.settings.groups);
-        [groups, groups + 1].map(|ranges| ranges * RANGE + (1 << 20))
+        let without = u64::from(self.settings.groups) * RANGE;
+        [without, without + RANGE + (1 << 20)]
     }
 
     fn is_named(&self, name: &str) -> bool {
@@ -91,7 +91,9 @@ impl World {
     pub(crate) fn order_grow(&mut self, number: u8) {
         let volume = usize::from(number) % self.volumes.len();
         let [_, size] = self.sizes();
-        if self.is_idle(volume) && self.volumes[volume].size < size {
+        // Also while a snapshot of it is being made: that has one size or the other.
+        let may_grow = !self.volumes[volume].is_deleted && !self.is_ordered(volume);
+        if may_grow && self.volumes[volume].size < size {
             self.volumes[volume].most = size;
             self.order(Some(volume), Wanted::Grow(size));
         }
@@ -176,16 +178,19 @@ impl World {
         if let Some(volume) = order.volume {
             assert_eq!(info.id, self.volumes[volume].id, "{order:?} is of another");
         }
+        let is_done = info.is_ready || matches!(order.wanted, Wanted::Delete | Wanted::Grow(_));
         match order.done.clone() {
             // A volume that is not ready yet is asked for again, too.
-            None if info.is_ready || order.wanted == Wanted::Delete => {
+            None if is_done => {
                 self.orders[at].done = Some(info);
                 false
             }
             None => false,
             Some(done) => {
                 assert_ne!(order.wanted, Wanted::Delete, "{order:?} is done twice");
-                assert_eq!(info, done, "{order:?}");
+                // A snapshot may have begun to be made in between.
+                let is_ready = info.is_ready;
+                assert_eq!(info, VolumeInfo { is_ready, ..done }, "{order:?}");
                 self.carried_out(at, info);
                 true
             }

@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Tick(NodeId, u64),
     Frame(NodeId, NodeId, u64, Vec<u8>),
     Batch(NodeId, u64),
+    /// The node hears that its disk has failed.
+    DiskFailed(NodeId, u64, Input),
     /// What follows from inputs that came together is carried out.
     Settle(NodeId, u64),
     Read(NodeId, u64, u64),
@@ -257,6 +259,7 @@ impl World {
             Event::Tick(id, _)
             | Event::Frame(_, id, ..)
             | Event::Batch(id, _)
+            | Event::DiskFailed(id, ..)
             | Event::Settle(id, _)
             | Event::Read(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
@@ -307,14 +310,13 @@ impl World {
                 if node.epoch == epoch
                     && let Some(batch) = node.batch.take()
                 {
-                    let ahead = batch.ahead();
-                    let result = batch.run();
-                    self.input(id, Input::BatchDone(result));
-                    self.plot_written(id);
-                    // A node that is killed in between did not come to it.
-                    if self.settings.seed & 1 == 0 {
-                        drop(ahead.run());
-                    }
+                    self.run_batch(id, batch);
+                }
+            }
+            Event::DiskFailed(id, epoch, input) => {
+                if self.node(id).epoch == epoch {
+                    self.node(id).hears -= 1;
+                    self.input(id, input);
                 }
             }
             Event::Settle(id, epoch) => self.settle(id, epoch),
@@ -592,6 +594,10 @@ impl World {
                 let id = self.pick(node);
                 self.node(id).may_fail = true;
                 self.node(id).faulty.fail_sync_once();
+            }
+            What::FailAhead(node, late) => {
+                let id = self.pick(node);
+                self.node(id).ahead_fails = Some(u64::from(late));
             }
             What::Full(node, room, millis) => {
                 let id = self.pick(node);

@@ -462,8 +462,9 @@ pub(super) fn disk(jobs: Receiver<Job>, way: Way) {
             }
             Job::Ahead(ahead) => ahead,
         };
-        // The next batch says what failed.
-        drop(ahead.run());
+        if let Err(error) = ahead.run() {
+            way.input(Input::AheadFailed(error));
+        }
     }
 }
 
