@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::work::{Answerer, Event, Way};
+use super::work::{Answerer, Enders, Event, Way};
 use crate::admin::{Answer, Question};
 use crate::budget::{Budget, Loan};
 use crate::ids::NodeId;
@@ -34,6 +34,8 @@ pub(super) struct Service {
     pub(super) way: Way,
     pub(super) replies: net::Replies,
     pub(super) next: Arc<AtomicU64>,
+    /// How the core ends a client's connection whose session was forgotten.
+    enders: Enders,
     /// Connections show certificates.
     is_tls: bool,
     /// Memory for requests of all users.
@@ -65,6 +67,7 @@ impl Service {
         way: Way,
         replies: net::Replies,
         next: Arc<AtomicU64>,
+        enders: Enders,
         is_tls: bool,
         budget: Arc<Budget>,
     ) -> Service {
@@ -74,6 +77,7 @@ impl Service {
             way,
             replies,
             next,
+            enders,
             is_tls,
             budget,
             peers,
@@ -166,6 +170,9 @@ impl Service {
                     peers.insert(id, Peer::Client(connection));
                     drop(peers);
                     self.replies.admit_within(id, &self.budget);
+                    let replies = self.replies.clone();
+                    let end = Box::new(move || replies.abort(id));
+                    self.enders.lock().insert(connection, end);
                     self.way.input(Input::Open(connection));
                     connection
                 }
@@ -174,7 +181,13 @@ impl Service {
         let Some(question) = Question::decode(question) else {
             return self.replies.abort(id);
         };
-        self.asked(To { id, number, loan }, connection, question);
+        let to = To {
+            id,
+            number,
+            loan,
+            asked: self.replies.asked(id),
+        };
+        self.asked(to, connection, question);
     }
 
     fn asked(&self, to: To, connection: ConnectionId, question: Question) {
@@ -351,16 +364,17 @@ struct To {
     id: net::ConnectionId,
     number: u64,
     loan: Option<Loan>,
+    /// Until it is dropped the client may be silent.
+    asked: Option<net::Asked>,
 }
 
 impl To {
     /// Waits for memory for an answer of so many bytes, and gives that of the question back. `None`
     /// where the connection has ended.
     fn enlarge(self, replies: &net::Replies, bytes: usize) -> Option<To> {
-        let To { id, number, loan } = self;
-        drop(loan);
-        let loan = Some(replies.lend(id, bytes)?);
-        Some(To { id, number, loan })
+        drop(self.loan);
+        let loan = Some(replies.lend(self.id, bytes)?);
+        Some(To { loan, ..self })
     }
 
     fn answer(self, replies: &net::Replies, answer: &Answer) {
@@ -373,5 +387,6 @@ impl To {
         if replies.send(self.id, vec![part]).is_err() {
             replies.abort(self.id);
         }
+        drop(self.asked);
     }
 }
