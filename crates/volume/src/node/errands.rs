@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
-use crate::ids::{Ballot, GroupId, NodeId, SessionId};
+use crate::ids::{GroupId, NodeId, SessionId};
 use crate::system::SystemCommand;
 
 /// When each periodic task ran last.
@@ -56,8 +56,8 @@ pub(super) struct Errands {
     pub(super) ended: BTreeMap<(GroupId, SessionId), u64>,
     /// The last life of each node that was linked.
     pub(super) lives: BTreeMap<NodeId, u64>,
-    /// The group that was handed over last, to which node, and the ballot that this one led.
-    pub(super) handed: Option<(GroupId, NodeId, Ballot)>,
+    /// The group that was handed over last, and to which node.
+    pub(super) handed: Option<(GroupId, NodeId)>,
     /// Nodes that did not take a group over, and since when.
     pub(super) declined: BTreeMap<NodeId, u64>,
 }

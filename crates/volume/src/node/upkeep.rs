@@ -214,10 +214,7 @@ impl Core {
         let Some((_, to, id)) = least.filter(|(count, ..)| count + 2 <= mine) else {
             return;
         };
-        let Some(group) = self.groups.get(&id) else {
-            return;
-        };
-        self.errands.handed = Some((id, to, group.consensus.ballot()));
+        self.errands.handed = Some((id, to));
         self.step(id, &mut Default::default(), |core, now, out| {
             core.transfer(now, to, out)
         });
@@ -238,12 +235,11 @@ impl Core {
     fn note_declined(&mut self) {
         let now = self.now;
         self.errands.declined.retain(|_, at| *at + DECLINED > now);
-        let Some((id, to, ballot)) = self.errands.handed.take() else {
+        let Some((id, to)) = self.errands.handed.take() else {
             return;
         };
         let leads = |group: &Group| group.consensus.is_leader();
-        let group = self.groups.get(&id).filter(|group| leads(group));
-        if group.is_some_and(|group| group.consensus.ballot() == ballot) {
+        if self.groups.get(&id).is_some_and(leads) {
             self.errands.declined.insert(to, now);
         }
     }
