@@ -157,9 +157,33 @@ impl Core {
         {
             return self.step_down(now, out);
         }
+        if self.wants_next_ballot(now) {
+            self.step_down(now, out);
+            return self.campaign(now, true, out);
+        }
         if is_due {
             self.begin_round(now, out);
         }
+    }
+
+    /// True where a member that was asked to lead did not come to. No lease holds in this ballot
+    /// any more, since the request may arrive at any time. In the next one it is void: a majority
+    /// that has promised that ballot to this replica promises it to no other, and only a request
+    /// of its own leader makes it promise a later one while it hears that.
+    fn wants_next_ballot(&self, now: Time) -> bool {
+        let State::Leader(leading) = &self.state else {
+            return false;
+        };
+        if !leading.is_giving_up || leading.transfer.is_some() || !self.settings.lease {
+            return false;
+        }
+        // Damaged replicas promise nothing, and are restored by the leader that there is.
+        let mut heard = BTreeMap::from([(self.node, u64::MAX)]);
+        let whole = leading.members.iter().filter(|(_, p)| !p.is_damaged);
+        heard.extend(whole.map(|(node, progress)| (*node, progress.heard)));
+        let patience = self.settings.election;
+        let heard = self.majority_of(&heard);
+        self.may_lead() && heard.is_some_and(|heard| heard.saturating_add(patience) > now)
     }
 
     /// A sign of life to every member.

@@ -82,7 +82,8 @@ pub(super) struct Leading {
     pub(super) reads: Rounds,
     pub(super) next_heartbeat: Time,
     pub(super) transfer: Option<Transfer>,
-    /// Another member was asked to lead once: it may be elected at any time from now on.
+    /// Another member was asked to lead once: it may be elected at any time from now on, until this
+    /// one leads in a later ballot.
     pub(super) is_giving_up: bool,
 }
 

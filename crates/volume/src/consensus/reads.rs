@@ -4,7 +4,8 @@
 //!
 //! A lease begins when the round was sent that a majority answered, and ends before the first of
 //! that majority may vote for another, by a clock that runs too slow by the stated bound. There is
-//! none while leadership is handed over.
+//! none from when leadership is handed over: a leader that is not replaced then stands for the next
+//! ballot, where leases hold again.
 
 use std::collections::BTreeMap;
 

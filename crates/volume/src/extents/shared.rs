@@ -222,8 +222,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Fails where a batch has failed: with `DiskFull` where that was the failure. Whoever comes
-    /// next may learn of it before the node does, and a node whose disk is full waits for room.
+    /// Fails where a batch has failed: with `DiskFull` where that was the failure. The next append
+    /// may come before the node hears of the failure, and a node whose disk is full waits for room.
     pub(super) fn check(&self) -> Result<()> {
         match &*self.failure.lock() {
             Some(full) if full.is_disk_full() => Err(full.clone()),

@@ -240,6 +240,7 @@ impl Core {
     fn connected(&mut self, hello: Hello) {
         let node = hello.node;
         self.lost.remove(&node);
+        self.errands.declined.remove(&node);
         self.peers.insert(node, hello);
         self.meet(node);
         if self.is_member(node) {

@@ -21,6 +21,8 @@ pub(super) const TELL: u64 = 200;
 pub(super) const END_AGAIN: u64 = 5_000;
 /// Milliseconds between two looks at how leaders are spread.
 pub(super) const SPREAD: u64 = 2_000;
+/// For so many milliseconds no leadership is handed to a node that did not take one over.
+pub(super) const DECLINED: u64 = 60_000;
 
 /// An errand of the system group's list: of which item, and in which group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +56,10 @@ pub(super) struct Errands {
     pub(super) ended: BTreeMap<(GroupId, SessionId), u64>,
     /// The last life of each node that was linked.
     pub(super) lives: BTreeMap<NodeId, u64>,
+    /// The group that was handed over last, and to which node.
+    pub(super) handed: Option<(GroupId, NodeId)>,
+    /// Nodes that did not take a group over, and since when.
+    pub(super) declined: BTreeMap<NodeId, u64>,
 }
 
 impl Errands {

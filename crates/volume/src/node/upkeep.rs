@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::Core;
-use super::errands::{END_AGAIN, SPREAD, Step, TELL};
+use super::errands::{DECLINED, END_AGAIN, SPREAD, Step, TELL};
+use super::group::Group;
 use crate::command::Command;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, NodeId};
-use crate::members::Role;
 use crate::system::SystemCommand;
 use crate::wire::{Op, Refusal, Reply};
 
@@ -188,8 +188,10 @@ impl Core {
         }
     }
 
-    /// Hands one group over where this node leads at least two more than a linked voter.
+    /// Hands one group over where this node leads at least two more than a linked voter that can
+    /// lead it.
     fn spread(&mut self) {
+        self.note_declined();
         let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
         for group in self.groups.values() {
             match group.consensus.leader() {
@@ -198,31 +200,47 @@ impl Core {
                 None => return,
             }
         }
-        let mine = counts.get(&self.me.node).copied().unwrap_or(0);
-        let candidates = self.peers.keys().filter(|node| self.is_member(**node));
-        let least = candidates
-            .map(|node| (counts.get(node).copied().unwrap_or(0), *node))
-            .min();
-        let Some((count, to)) = least.filter(|(count, _)| count + 2 <= mine) else {
+        let count = |node: NodeId| counts.get(&node).copied().unwrap_or(0);
+        let mine = count(self.me.node);
+        let mut least: Option<(usize, NodeId, GroupId)> = None;
+        for group in self.groups.values().filter(|group| group.leads) {
+            if group.leader.depth() >= 64 {
+                continue;
+            }
+            let heirs = self.peers.keys().filter(|node| self.is_heir(group, **node));
+            let heirs = heirs.map(|node| (count(*node), *node, group.id));
+            least = heirs.chain(least).min();
+        }
+        let Some((_, to, id)) = least.filter(|(count, ..)| count + 2 <= mine) else {
             return;
         };
-        debug_assert!(count < mine);
-        let group = self.groups.values().find(|group| {
-            let is_voter = group
-                .consensus
-                .members()
-                .get(to)
-                .is_some_and(|m| m.role == Role::Voter);
-            let is_close = group
-                .consensus
-                .matched(to)
-                .is_some_and(|slot| slot.0 + 64 >= group.consensus.last().0.0);
-            group.leads && is_voter && is_close && group.leader.depth() < 64
+        self.errands.handed = Some((id, to));
+        self.step(id, &mut Default::default(), |core, now, out| {
+            core.transfer(now, to, out)
         });
-        if let Some(id) = group.map(|group| group.id) {
-            self.step(id, &mut Default::default(), |core, now, out| {
-                core.transfer(now, to, out)
-            });
+    }
+
+    /// True for a linked voter that is close behind, and can lead as far as is known.
+    fn is_heir(&self, group: &Group, node: NodeId) -> bool {
+        let last = group.consensus.last().0;
+        let has = group.consensus.heir(self.now, node);
+        let is_close = has.is_some_and(|slot| slot.0 + 64 >= last.0);
+        // While its image is under way its log may be whole.
+        let has_state = !self.images.outgoing.contains_key(&(node, group.id));
+        let has_declined = self.errands.declined.contains_key(&node);
+        self.is_member(node) && is_close && has_state && !has_declined
+    }
+
+    /// A node that did not take over the last time is not asked soon: writes wait while it is.
+    fn note_declined(&mut self) {
+        let now = self.now;
+        self.errands.declined.retain(|_, at| *at + DECLINED > now);
+        let Some((id, to)) = self.errands.handed.take() else {
+            return;
+        };
+        let leads = |group: &Group| group.consensus.is_leader();
+        if self.groups.get(&id).is_some_and(leads) {
+            self.errands.declined.insert(to, now);
         }
     }
 }

@@ -7,6 +7,7 @@ use esker_sim::world::World as _;
 use esker_volume::command::Command;
 use esker_volume::ids::{GroupId, LayerId, NodeId};
 use esker_volume::node::input::{Input, Work};
+use esker_volume::system::SystemCommand;
 use esker_volume::wire::{Change, Frame, Op};
 
 use super::action::{At, By, Settings, What};
@@ -519,5 +520,56 @@ fn a_replica_that_waits_for_an_image_hands_over_what_it_was_elected_for() {
     assert!(has_led);
     assert!(all_write(&mut world, two, 3000));
     assert!(is_incomplete(&mut world, three, group));
+    world.end();
+}
+
+#[test]
+fn leaders_are_spread_to_nodes_that_can_lead() {
+    let mut world = calm();
+    let [full, busy, idle] = [1, 2, 3].map(NodeId);
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), busy));
+    let until = world.now + 60_000;
+    let node = world.node(full);
+    node.may_fail = true;
+    node.full_until = until;
+    node.faulty.set_capacity(node.faulty.used());
+    for _ in 0..200 {
+        if world.node(full).has_failed() {
+            break;
+        }
+        write(&mut world, by(busy), 6);
+        world.run_for(10);
+    }
+    world.run_for(1000);
+    // It stays linked, and has all that was chosen of the system group.
+    assert!(world.node(full).has_failed());
+    let (name, size) = ("v".to_string(), world.volumes[0].size);
+    let grow = SystemCommand::Grow { name, size };
+    let mut slowest = 0;
+    for _ in 0..150 {
+        let (call, began) = (world.command(1, &grow).unwrap(), world.now);
+        while world.calls[call].is_pending() {
+            world.run_for(1);
+        }
+        slowest = slowest.max(world.now - began);
+        world.run_for(50);
+    }
+    assert!(slowest < 300, "a command took {slowest} ms");
+    let leaders = [0, 1, 2].map(|group| leader_by(&mut world, busy, GroupId(group)));
+    let led = |id| leaders.iter().filter(|leader| **leader == id).count();
+    assert_eq!((led(full), led(busy), led(idle)), (0, 2, 1), "{leaders:?}");
+    world.end();
+}
+
+#[test]
+fn a_node_that_did_not_take_over_is_not_asked_again_soon() {
+    let mut world = calm();
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), NodeId(2)));
+    // Whatever the reason: here the request is lost.
+    let many = 100;
+    (0..many).for_each(|_| world.lay_trap(7, Cue::Lead, 0, Then::Lose));
+    world.run_for(30_000);
+    let asked = many - world.traps.len();
+    assert!((1..=2).contains(&asked), "asked {asked} times");
     world.end();
 }

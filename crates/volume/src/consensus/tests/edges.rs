@@ -153,7 +153,7 @@ fn an_image_of_a_later_leader_ends_leadership() {
 #[test]
 fn leadership_is_handed_over_again_where_the_first_request_was_lost() {
     let (mut core, mut now) = (leader(), NOW);
-    for _ in 0..3 {
+    for ballot in 3..6 {
         let mut out = Vec::new();
         core.transfer(now, NodeId(2), &mut out);
         assert_eq!(asks_to_lead(&out), 1);
@@ -163,7 +163,16 @@ fn leadership_is_handed_over_again_where_the_first_request_was_lost() {
         accepted(&mut core, now, 2);
         accepted(&mut core, now, 3);
         core.tick(now, &mut out);
-        assert_eq!(core.role(), Role::Leader);
+        // It leads again, in the next ballot.
+        let (ballot, trial, granted) = (Ballot(ballot), false, true);
+        let promise = Message::Promise {
+            ballot,
+            trial,
+            granted,
+        };
+        core.receive(now, NodeId(3), promise, &mut out);
+        assert_eq!((core.role(), core.ballot()), (Role::Leader, ballot));
+        accepted(&mut core, now, 2);
     }
 }
 

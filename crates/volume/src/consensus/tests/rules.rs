@@ -183,6 +183,61 @@ fn no_lease_holds_once_another_was_asked_to_lead() {
     assert_eq!(read(&mut core, NOW), None);
 }
 
+/// A leader that has asked node 2 to lead, as of when it gives that up. Node 3 has answered since,
+/// and node 2 has not.
+fn declined(damaged: bool) -> (Core, u64) {
+    let mut core = durable();
+    accepted(&mut core, NOW, 2, 11, false);
+    core.transfer(NOW, NodeId(2), &mut Vec::new());
+    let end = NOW + ELECTION;
+    accepted(&mut core, end - 1, 3, 11, damaged);
+    core.tick(end - 1, &mut Vec::new());
+    assert_eq!((core.role(), core.ballot()), (Role::Leader, Ballot(2)));
+    (core, end)
+}
+
+#[test]
+fn a_lease_holds_again_in_the_next_ballot_where_nobody_took_over() {
+    let (mut core, now) = declined(false);
+    core.read(now, 1, &mut Vec::new());
+    let mut out = Vec::new();
+    core.tick(now, &mut out);
+    assert_eq!((core.role(), core.ballot()), (Role::Candidate, Ballot(3)));
+    assert_eq!(read_in(&out), Some(Err(None)));
+    let asked = out.iter().filter(|output| match output {
+        Output::Send { message, .. } => *message == prepare(3, (2, 11), true),
+        _ => false,
+    });
+    assert_eq!(asked.count(), 2);
+    let promise = Message::Promise {
+        ballot: Ballot(3),
+        trial: false,
+        granted: true,
+    };
+    receive(&mut core, now, 3, promise);
+    core.appended_durably(now, Slot(12), Ballot(3), &mut Vec::new());
+    assert_eq!(core.role(), Role::Leader);
+    accepted(&mut core, now, 3, 12, false);
+    assert_eq!(read(&mut core, now), Some(Ok(Slot(12))));
+    // The request comes late: who was to lead stands for the ballot that others have promised.
+    assert_eq!(
+        promised(&receive(&mut core, now, 2, prepare(3, (2, 11), true))),
+        Some(false)
+    );
+    assert_eq!(core.role(), Role::Leader);
+}
+
+#[test]
+fn a_leader_does_not_stand_again_where_it_would_not_be_elected() {
+    let (mut core, now) = declined(true);
+    core.tick(now, &mut Vec::new());
+    assert_eq!((core.role(), core.ballot()), (Role::Leader, Ballot(2)));
+    // Once node 3 is restored, it is.
+    accepted(&mut core, now, 3, 11, false);
+    core.tick(now, &mut Vec::new());
+    assert_eq!((core.role(), core.ballot()), (Role::Candidate, Ballot(3)));
+}
+
 #[test]
 fn a_read_waits_for_an_entry_of_the_ballot() {
     let mut core = durable();

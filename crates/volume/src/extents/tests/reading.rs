@@ -163,7 +163,7 @@ fn a_failed_batch_ends_appending_and_what_was_synced_stays() {
     let full = batch.run().unwrap_err();
     assert!(full.is_disk_full(), "{full}");
     faulty.clear();
-    // Whoever comes next learns that there was no room, and not only that something failed.
+    // What comes next fails for the same reason: there was no room.
     assert!(behind.run().is_err_and(|error| error.is_disk_full()));
     let refused = extents.append(Kind::Entry, GroupId(1), 4, Ballot(1), &[], &mut Vec::new);
     assert!(refused.is_err_and(|error| error.is_disk_full()));
