@@ -6,7 +6,7 @@ use super::core::{GroupState, Map, Plan, Writer};
 use super::entries::{self, Extent};
 use super::layers::Layers;
 use super::outcome::{Applied, Outcome, Refusal};
-use super::sessions::{Change, Session, Sessions};
+use super::sessions::Session;
 use super::store::Status;
 use super::walk::{self, LayerCursor, Resolved};
 use crate::command::{Blocks, Command, Request};
@@ -247,7 +247,8 @@ fn admit(
     let session = session.ok_or(refused(Refusal::NoSession))?;
     let volume = state.layers.volumes.get(&blocks.volume);
     let is_held = volume.is_some_and(|volume| !volume.held.is_empty());
-    let session = session.with(by).map_err(|outcome| Applied {
+    let slot = state.status.slot.next();
+    let session = session.with(by, slot).map_err(|outcome| Applied {
         // The request may have happened behind the cut.
         held: is_held && outcome == Outcome::Repeated,
         ..Applied::of(outcome)
@@ -290,21 +291,20 @@ fn control(
             Applied::of(Outcome::Done)
         }
         Command::OpenSession(id) => {
-            let is_open = sessions(state, plan, |sessions| sessions.open(*id, slot));
-            if is_open && is_planned(plan, |sessions| sessions.open.contains_key(id)) {
+            plan.sessions = state.sessions.open(*id, slot);
+            let opened = plan.sessions.as_ref().map(|change| &change.opened);
+            if opened.is_some_and(|opened| opened.contains_key(id)) {
                 Applied::of(Outcome::Done)
             } else {
                 refused(Refusal::NoSession)
             }
         }
         Command::CloseSession(id) => {
-            sessions(state, plan, |sessions| Some(sessions.close(*id)));
+            plan.sessions = Some(state.sessions.close(*id));
             Applied::of(Outcome::Done)
         }
         Command::CloseLives { node, before } => {
-            sessions(state, plan, |sessions| {
-                Some(sessions.end_lives(*node, *before))
-            });
+            plan.sessions = Some(state.sessions.end_lives(*node, *before));
             Applied::of(Outcome::Done)
         }
         Command::CreateVolume {
@@ -342,26 +342,6 @@ fn control(
     }
 }
 
-/// Changes sessions; false where the change is refused.
-fn sessions(
-    state: &GroupState,
-    plan: &mut Plan,
-    change: impl FnOnce(&mut Sessions) -> Option<Change>,
-) -> bool {
-    let mut next = state.sessions.clone();
-    match change(&mut next) {
-        Some(change) => {
-            plan.sessions = Some((next, change));
-            true
-        }
-        None => false,
-    }
-}
-
-fn is_planned(plan: &Plan, meets: impl FnOnce(&Sessions) -> bool) -> bool {
-    plan.sessions.as_ref().is_some_and(|(next, _)| meets(next))
-}
-
 /// Changes layers; the change says whether a volume is not held any more.
 fn layers(
     state: &GroupState,
@@ -394,7 +374,7 @@ fn order(
     let Some(session) = state.sessions.open.get(&by.session) else {
         return refused(Refusal::NoSession);
     };
-    match session.with(by) {
+    match session.with(by, state.status.slot.next()) {
         Ok(session) => {
             plan.session = Some((by.session, session));
             system(writer, plan, command)

@@ -73,8 +73,8 @@ pub(super) struct Plan {
     pub(super) members: Option<Arc<Members>>,
     pub(super) layers: Option<Layers>,
     pub(super) session: Option<(SessionId, Session)>,
-    /// All sessions, and which of them are opened and closed.
-    pub(super) sessions: Option<(Sessions, Change)>,
+    /// Which sessions are opened and closed.
+    pub(super) sessions: Option<Change>,
     pub(super) system: Option<System>,
 }
 
@@ -268,8 +268,8 @@ impl Map {
         if let Some((id, session)) = plan.session {
             state.sessions.open.insert(id, session);
         }
-        if let Some((sessions, _)) = plan.sessions {
-            state.sessions = sessions;
+        if let Some(change) = plan.sessions {
+            state.sessions.apply(change);
         }
         let mut view = self.view.write();
         view.groups.insert(group, state.view());
@@ -305,19 +305,17 @@ impl Map {
             session.encode(&mut bytes);
             batch.put(store.sessions, &store::session_key(group, *id), &bytes)?;
         }
-        if let Some((sessions, change)) = &plan.sessions {
+        if let Some(change) = &plan.sessions {
             for id in &change.closed {
                 batch.delete(store.sessions, &store::session_key(group, *id))?;
             }
-            for id in &change.opened {
-                if let Some(session) = sessions.open.get(id) {
-                    bytes.clear();
-                    session.encode(&mut bytes);
-                    batch.put(store.sessions, &store::session_key(group, *id), &bytes)?;
-                }
+            for (id, session) in &change.opened {
+                bytes.clear();
+                session.encode(&mut bytes);
+                batch.put(store.sessions, &store::session_key(group, *id), &bytes)?;
             }
             bytes.clear();
-            sessions.seen.encode(&mut bytes);
+            change.seen.encode(&mut bytes);
             batch.put(store.sessions, &store::seen_key(group), &bytes)?;
         }
         if let Some(system) = &plan.system {

@@ -77,7 +77,8 @@ impl ImageMeta {
         for _ in 0..from.varint()? {
             open.insert(SessionId::decode(from)?, Session::decode(from)?);
         }
-        let sessions = Sessions::new(open, Seen::decode(from)?);
+        let seen = Seen::decode(from)?;
+        let sessions = Sessions { open, seen };
         let system = match from.u8()? {
             0 => None,
             _ => Some(Arc::new(System::decode(from)?)),

@@ -154,11 +154,11 @@ impl Map {
         };
         let known = writer.groups.get(&group).map(|g| &g.sessions);
         let closed = known.into_iter().flat_map(|s| s.open.keys().copied());
-        let change = Change {
-            opened: meta.sessions.open.keys().copied().collect(),
+        plan.sessions = Some(Change {
             closed: closed.collect(),
-        };
-        plan.sessions = Some((meta.sessions, change));
+            opened: meta.sessions.open,
+            seen: meta.sessions.seen,
+        });
         self.commit(&mut writer, group, plan)?;
         writer.installing.remove(&group);
         drop(writer);

@@ -147,7 +147,7 @@ impl Store {
             Some(())
         })?;
         for (group, (open, seen)) in sessions {
-            groups.entry(group).or_default().sessions = Sessions::new(open, seen);
+            groups.entry(group).or_default().sessions = Sessions { open, seen };
         }
         let usage = &mut loaded.usage;
         self.each(snapshot, self.usage, "usage", |key, value| {
