@@ -49,6 +49,10 @@ impl std::error::Error for Failure {}
 /// returns. It does not wait. One that is dropped instead fails the request with EIO.
 pub type Done<T> = Box<dyn FnOnce(Result<T, Failure>) + Send>;
 
+/// Ends a connection at once, without waiting, from any thread: its client sees it close, and may
+/// connect again. Requests that are not answered stay so, and their outcomes go nowhere.
+pub type Ender = Box<dyn Fn() + Send>;
+
 /// A range of a device that is all allocated, or all not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
@@ -108,6 +112,12 @@ pub trait Device: Send + Sync {
     /// comes without waiting for anything.
     fn together(&self, are_more: bool) {
         let _ = are_more;
+    }
+    /// The connection is about to send requests; `end` ends it, where the device can serve it no
+    /// longer. Called at most once, before any request; not for a client that only asks for
+    /// information.
+    fn begins(&self, end: Ender) {
+        drop(end);
     }
     /// The connection ended. Called once, last; outcomes of requests that are still running reach
     /// no client any more.

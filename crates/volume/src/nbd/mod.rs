@@ -36,7 +36,7 @@ mod transmission;
 mod upgrade;
 
 pub use client::{Client, Operation};
-pub use device::{Device, Done, Exports, Failure, MOST_RUNS, Refused, Run};
+pub use device::{Device, Done, Ender, Exports, Failure, MOST_RUNS, Refused, Run};
 pub(crate) use direct::replies_together;
 pub use error::ClientError;
 pub use limits::Limits;

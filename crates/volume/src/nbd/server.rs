@@ -44,6 +44,7 @@ struct Registry {
     open: HashMap<u64, Entry>,
 }
 
+#[derive(Clone)]
 struct Entry {
     connection: Arc<Connection>,
     socket: Arc<TcpStream>,
@@ -234,10 +235,13 @@ impl Shared {
         }
         connection.deadlines.has_read();
         let _closing = Closing(Arc::clone(&chosen.device));
-        let end = || {
-            connection.enter(Phase::Over);
-            let _ = socket.shutdown(Shutdown::Both);
+        let entry = Entry {
+            connection: Arc::clone(connection),
+            socket: Arc::clone(socket),
         };
+        let of_device = entry.clone();
+        chosen.device.begins(Box::new(move || of_device.end()));
+        let end = || entry.end();
         thread::scope(|scope| {
             // Also when the device panics: the writer must end, and the scope waits for it.
             let _ending = Ending(&end);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::work::{Answerer, Event, Way};
+use super::work::{Answerer, Enders, Event, Way};
 use crate::map::Map;
-use crate::nbd::{Device, Done, Exports, Failure, Refused, Run};
+use crate::nbd::{Device, Done, Ender, Exports, Failure, Refused, Run};
 use crate::node::input::{ConnectionId, Input, Manner, Work};
 use crate::wire::{Refusal, Reply, Source};
 
@@ -16,7 +16,7 @@ pub(super) struct Volumes {
     pub(super) next: Arc<AtomicU64>,
     pub(super) wait: u64,
     /// How the core ends a connection whose session was forgotten.
-    pub(super) enders: super::work::Enders,
+    pub(super) enders: Enders,
 }
 
 impl Exports for Volumes {
@@ -38,20 +38,16 @@ impl Exports for Volumes {
         let block_size = system.shape(source).map_or(4096, |shape| shape.block_size);
         let connection = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
         self.way.input(Input::Open(connection));
-        Ok(Arc::new(
-            Export {
-                map: self.map.clone(),
-                way: self.way.clone(),
-                connection,
-                source,
-                block_size,
-                wait: self.wait,
-                is_ended: Arc::new(AtomicBool::new(false)),
-                is_held: AtomicBool::new(false),
-                enders: self.enders.clone(),
-            }
-            .registered(),
-        ))
+        Ok(Arc::new(Export {
+            map: self.map.clone(),
+            way: self.way.clone(),
+            connection,
+            source,
+            block_size,
+            wait: self.wait,
+            is_held: AtomicBool::new(false),
+            enders: self.enders.clone(),
+        }))
     }
 }
 
@@ -63,30 +59,19 @@ struct Export {
     source: Source,
     block_size: u32,
     wait: u64,
-    /// The session was forgotten: nothing is carried out any more.
-    is_ended: Arc<AtomicBool>,
-    enders: super::work::Enders,
+    enders: Enders,
     /// Other requests follow at once: the core need not run before.
     is_held: AtomicBool,
 }
 
 impl Export {
-    fn registered(self) -> Export {
-        let is_ended = self.is_ended.clone();
-        let end = move || is_ended.store(true, Ordering::Relaxed);
-        self.enders.lock().insert(self.connection, Box::new(end));
-        self
-    }
-
     fn ask<T: 'static>(
         &self,
         work: Work,
         done: Done<T>,
         read: impl FnOnce(Reply) -> Option<T> + Send + 'static,
     ) {
-        let Some(event) = self.event(work, done, read) else {
-            return;
-        };
+        let event = self.event(work, done, read);
         if self.is_held.load(Ordering::Relaxed) {
             self.way.put(event)
         } else {
@@ -94,17 +79,13 @@ impl Export {
         }
     }
 
-    /// What brings a request to the core; `None` where it has failed.
+    /// What brings a request to the core.
     fn event<T: 'static>(
         &self,
         work: Work,
         done: Done<T>,
         read: impl FnOnce(Reply) -> Option<T> + Send + 'static,
-    ) -> Option<Event> {
-        if self.is_ended.load(Ordering::Relaxed) {
-            done(Err(failure(&Refusal::NoSession)));
-            return None;
-        }
+    ) -> Event {
         let answer: Answerer = Box::new(move |result| {
             done(match result.map(read) {
                 Ok(Some(value)) => Ok(value),
@@ -116,7 +97,7 @@ impl Export {
             wait: self.wait,
             direct: false,
         };
-        Some(Event::Request(self.connection, work, manner, answer))
+        Event::Request(self.connection, work, manner, answer)
     }
 
     fn read_work(&self, offset: u64, length: u32) -> Work {
@@ -189,9 +170,7 @@ impl Device for Export {
 
     fn read_alone(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
         let event = self.event(self.read_work(offset, length), done, data_of(length));
-        if let Some(event) = event {
-            self.way.send_alone(event);
-        }
+        self.way.send_alone(event);
     }
 
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
@@ -203,11 +182,7 @@ impl Device for Export {
 
     fn write_alone(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
         match self.write_work(offset, data) {
-            Ok(work) => {
-                if let Some(event) = self.event(work, done, nothing) {
-                    self.way.send_alone(event);
-                }
-            }
+            Ok(work) => self.way.send_alone(self.event(work, done, nothing)),
             Err(failure) => done(Err(failure)),
         }
     }
@@ -256,6 +231,10 @@ impl Device for Export {
         if !are_more {
             self.way.go();
         }
+    }
+
+    fn begins(&self, end: Ender) {
+        self.enders.lock().insert(self.connection, end);
     }
 
     fn closed(&self) {

@@ -5,6 +5,8 @@ mod clock;
 mod exports;
 mod service;
 mod start;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use start::{Node, NodeOptions};

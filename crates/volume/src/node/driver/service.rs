@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::work::{Answerer, Event, Way};
+use super::work::{Answerer, Enders, Event, Way};
 use crate::admin::{Answer, Question};
 use crate::budget::{Budget, Loan};
 use crate::ids::NodeId;
@@ -34,6 +34,8 @@ pub(super) struct Service {
     pub(super) way: Way,
     pub(super) replies: net::Replies,
     pub(super) next: Arc<AtomicU64>,
+    /// How the core ends a client's connection whose session was forgotten.
+    enders: Enders,
     /// Connections show certificates.
     is_tls: bool,
     /// Memory for requests of all users.
@@ -65,6 +67,7 @@ impl Service {
         way: Way,
         replies: net::Replies,
         next: Arc<AtomicU64>,
+        enders: Enders,
         is_tls: bool,
         budget: Arc<Budget>,
     ) -> Service {
@@ -74,6 +77,7 @@ impl Service {
             way,
             replies,
             next,
+            enders,
             is_tls,
             budget,
             peers,
@@ -166,6 +170,9 @@ impl Service {
                     peers.insert(id, Peer::Client(connection));
                     drop(peers);
                     self.replies.admit_within(id, &self.budget);
+                    let replies = self.replies.clone();
+                    let end = Box::new(move || replies.abort(id));
+                    self.enders.lock().insert(connection, end);
                     self.way.input(Input::Open(connection));
                     connection
                 }

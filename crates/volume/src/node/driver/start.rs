@@ -48,7 +48,7 @@ pub struct NodeOptions {
 
 /// A running node.
 pub struct Node {
-    way: Way,
+    pub(super) way: Way,
     links: Arc<Links>,
     acceptor: Acceptor,
     nbd: Option<nbd::Server>,
@@ -157,6 +157,7 @@ impl Node {
             way.clone(),
             replies,
             next.clone(),
+            enders.clone(),
             is_tls,
             budget.clone(),
         );

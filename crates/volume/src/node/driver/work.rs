@@ -147,8 +147,8 @@ impl Way {
     }
 }
 
-/// Ends a connection of a user, by the core's wish.
-pub(super) type Enders = Arc<Mutex<HashMap<ConnectionId, Box<dyn Fn() + Send>>>>;
+/// What ends the connections of users, by the core's wish.
+pub(super) type Enders = Arc<Mutex<HashMap<ConnectionId, nbd::Ender>>>;
 
 /// The way to a core that is not there yet: events wait.
 pub(super) fn way() -> Way {
@@ -442,9 +442,8 @@ impl Running {
                     drop(self.links.set_peers(peers.collect()));
                 }
                 Action::End(connection) => {
-                    if let Some(end) = self.enders.lock().remove(&connection) {
-                        end();
-                    }
+                    let end = self.enders.lock().remove(&connection);
+                    end.into_iter().for_each(|end| end());
                 }
             }
         }

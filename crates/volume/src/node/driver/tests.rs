@@ -1,0 +1,138 @@
+//! A node as a process runs it, and connections that it ends.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use esker_sim::memory::Memory;
+
+use super::start::{Node, NodeOptions};
+use super::work::{Event, Way};
+use crate::client::{Client, ClientError};
+use crate::command::Command;
+use crate::ids::{GroupId, NodeId};
+use crate::nbd;
+use crate::net::Security;
+use crate::node::input::{ConnectionId, Input, Manner, Work};
+use crate::node::settings::Settings;
+use crate::system::{SystemCommand, SystemOutcome};
+use crate::wire::Reply;
+
+/// The longest wait for anything. No result depends on how fast it comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NODE: NodeId = NodeId(1);
+const GROUPS: u16 = 2;
+/// The connection by which a test asks the core itself.
+const OWN: ConnectionId = ConnectionId(1 << 40);
+
+fn options() -> NodeOptions {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = free.local_addr().unwrap().to_string();
+    drop(free);
+    let settings = Settings {
+        peers: BTreeMap::from([(NODE, listen.clone())]),
+        groups: GROUPS,
+        ..Settings::default()
+    };
+    NodeOptions {
+        dir: "/node".into(),
+        fs: Arc::new(Memory::new()),
+        node: NODE,
+        listen,
+        nbd: Some("127.0.0.1:0".to_string()),
+        security: Security::Plain,
+        wait: PATIENCE.as_millis() as u64,
+        settings,
+    }
+}
+
+/// Repeats until it succeeds: the cluster is being formed, or a group does not know the volume yet.
+fn until<T, E: std::fmt::Display>(mut act: impl FnMut() -> Result<T, E>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match act() {
+            Ok(value) => return value,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A client of a node with a volume to which each group takes writes.
+fn client(node: &Node) -> Client {
+    let mut client =
+        Client::connect(&node.address().to_string(), Security::Plain, PATIENCE).unwrap();
+    let command = SystemCommand::Create {
+        name: "disk".to_string(),
+        size: 64 << 20,
+        block_size: 4096,
+    };
+    until(|| match client.system(&command) {
+        Ok(SystemOutcome::Ok(_)) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    for offset in (0..64 << 20).step_by(4 << 20) {
+        until(|| client.write("disk", offset, vec![1; 4096]));
+    }
+    client
+}
+
+/// Makes the core carry a request out.
+fn request(way: &Way, work: Work) -> Reply {
+    let (answer, answered) = channel();
+    let manner = Manner {
+        wait: PATIENCE.as_millis() as u64,
+        direct: false,
+    };
+    let answer = Box::new(move |result| drop(answer.send(result)));
+    way.send(Event::Request(OWN, work, manner, answer));
+    answered.recv_timeout(PATIENCE).unwrap().unwrap()
+}
+
+/// Makes all groups forget the sessions of the node's connections. Returns how many those were.
+fn forget(way: &Way) -> usize {
+    way.input(Input::Open(OWN));
+    let life = way.look(|core| core.hello().life).unwrap();
+    let (map, _) = way.look(|core| core.readers()).unwrap();
+    let mut count = 0;
+    for group in (0..=GROUPS).map(GroupId) {
+        for session in map.sessions_of(group, NODE, life) {
+            let mut command = Vec::new();
+            Command::CloseSession(session).encode(&mut command);
+            request(way, Work::Command(group, command));
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn a_connection_whose_session_was_forgotten_is_closed_and_the_next_one_works() {
+    let node = Node::start(options()).unwrap();
+    let mut client = client(&node);
+    let address = node.nbd_address().unwrap();
+    let connect = || nbd::Client::connect_within(address, "disk", Some(PATIENCE)).unwrap();
+    let (mut first, mut idle) = (connect(), connect());
+    first.write(0, &[2; 4096]).unwrap();
+    assert!(forget(&node.way) > 1);
+    // No reply says that the request failed: it is for the client to ask again.
+    let ended = first.write(0, &[3; 4096]);
+    assert!(
+        matches!(ended, Err(nbd::ClientError::Connection(_))),
+        "{ended:?}"
+    );
+    let ended = client.write("disk", 4096, vec![3; 4096]);
+    assert!(
+        matches!(ended, Err(ClientError::Unreachable(..))),
+        "{ended:?}"
+    );
+    // New connections have new sessions; so has one that had not written.
+    client.write("disk", 4096, vec![4; 4096]).unwrap();
+    let mut second = connect();
+    second.write(0, &[4; 4096]).unwrap();
+    idle.write(8192, &[4; 4096]).unwrap();
+    assert_eq!(client.read("disk", 0, 12288).unwrap(), [4; 12288]);
+    node.stop();
+}
