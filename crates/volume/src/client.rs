@@ -111,6 +111,21 @@ impl Client {
         self.connections.get_mut(address).ok_or(ClientError::Answer)
     }
 
+    /// Leaves a connection that has ended: a node closes those that were silent for long, and all
+    /// of them when it stops. What is sent on it would fail, and might have happened for all that
+    /// the caller knew.
+    fn leave_ended(&mut self, address: &str) {
+        let connection = self.connections.get_mut(address);
+        if connection.is_some_and(|connection| connection.receive.has_ended()) {
+            self.leave(address);
+        }
+    }
+
+    fn leave(&mut self, address: &str) {
+        self.known.remove(address);
+        self.connections.remove(address);
+    }
+
     /// Asks one node, and waits for its answer.
     ///
     /// # Errors
@@ -119,6 +134,7 @@ impl Client {
         self.next += 1;
         let id = self.next;
         let question = question.encode();
+        self.leave_ended(address);
         if question.len() > FIRST && !self.known.contains(address) {
             // A node takes long frames of whom it knows.
             self.ask(address, &Question::Volumes)?;
@@ -135,8 +151,7 @@ impl Client {
             .and_then(|is_frame| is_frame.then_some(()).ok_or_else(ended));
         self.known.insert(address.to_string());
         if let Err(error) = answered {
-            self.known.remove(address);
-            self.connections.remove(address);
+            self.leave(address);
             return Err(broken(error));
         }
         match Frame::decode(&bytes) {
@@ -349,5 +364,52 @@ impl Client {
 impl From<Error> for ClientError {
     fn from(error: Error) -> ClientError {
         ClientError::Volume(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::net::{Acceptor, Event, Limits};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_connection_that_the_node_closed_is_made_anew() {
+        let acceptor = Acceptor::bind("127.0.0.1:0", Security::Plain, Limits::default()).unwrap();
+        let replies = acceptor.replies();
+        let is_first = AtomicBool::new(true);
+        let answer = move |of, event| {
+            let Event::Frame(bytes) = event else { return };
+            let Some(Frame::Client { id, .. }) = Frame::decode(&bytes) else {
+                panic!("no question")
+            };
+            assert!(replies.admit(of));
+            let answer = Answer::Reply(Ok(Reply::Done)).encode();
+            let packet = Frame::ClientAnswer { id, answer }.encode();
+            replies.send(of, vec![packet.head.into()]).unwrap();
+            if is_first.swap(false, Ordering::SeqCst) {
+                replies.close(of);
+            }
+        };
+        acceptor.start(answer).unwrap();
+        let address = acceptor.address().to_string();
+        let mut client = Client::connect(&address, Security::Plain, LONG).unwrap();
+        client.scrub().unwrap();
+        let end = Instant::now() + LONG;
+        let mut has_ended = || {
+            let connection = client.connections.get_mut(&address).unwrap();
+            connection.receive.has_ended()
+        };
+        while !has_ended() {
+            assert!(Instant::now() < end, "the connection is not closed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Longer than what a node takes from a connection that it does not know.
+        client.write("disk", 0, vec![0; 10_000]).unwrap();
+        acceptor.stop();
     }
 }

@@ -47,13 +47,15 @@ pub struct Limits {
     pub most: usize,
     /// The longest payload in bytes until `Replies::admit`.
     pub most_unadmitted: usize,
-    /// How long a connection may send nothing; then it ends.
+    /// How long a connection may send nothing while it waits for no answer (`Replies::asked`); then
+    /// it ends.
     pub idle: Duration,
     /// How long it may send nothing until `Replies::admit`.
     pub idle_unadmitted: Duration,
     /// The bytes of replies that wait for the other side.
     pub queue: usize,
-    /// How long sent bytes may wait for the other side to take them; then the connection ends.
+    /// How long sent bytes may wait for the other side to take them, and how long its machine may be
+    /// away while nothing is sent; then the connection ends.
     pub stuck: Duration,
 }
 
@@ -281,7 +283,7 @@ impl Shared {
             return;
         };
         event(id, Event::Opened { peer, address });
-        let (mut frame, mut admitted) = (Vec::new(), false);
+        let (mut frame, mut admitted, mut answered) = (Vec::new(), false, 0);
         loop {
             if !admitted && open.is_admitted() {
                 admitted = true;
@@ -289,6 +291,16 @@ impl Shared {
                 if receive.set_idle_timeout(Some(limits.idle)).is_err() {
                     break;
                 }
+            }
+            match receive.wait() {
+                Ok(true) => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut
+                        && open.may_be_silent(&mut answered) =>
+                {
+                    continue;
+                }
+                Ok(false) | Err(_) => break,
             }
             let mut loan = None;
             let mut lend = |bytes: usize| match open.budget() {

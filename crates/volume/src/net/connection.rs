@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::{Receiver, Sender};
-use super::halves::{ReadHalf, WriteHalf, halves};
+use super::halves::{ReadHalf, STUCK, WriteHalf, halves};
 use super::handshake;
 use super::security::{Security, check_listen};
 
@@ -27,13 +27,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn new(address: SocketAddr, (read, write, peer): Secured) -> Connection {
-        Connection {
+    fn new(address: SocketAddr, (read, write, peer): Secured) -> io::Result<Connection> {
+        let send = Sender::new(write);
+        send.set_stuck_timeout(STUCK)?;
+        Ok(Connection {
             receive: Receiver::new(read),
-            send: Sender::new(write),
+            send,
             peer,
             address,
-        }
+        })
     }
 }
 
@@ -57,7 +59,7 @@ pub fn connect(addr: &str, security: &Security, timeout: Duration) -> io::Result
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {
                 let secured = secure(stream, security, Some(host), end)?;
-                return Ok(Connection::new(address, secured));
+                return Connection::new(address, secured);
             }
             Err(error) => failure = error,
         }
@@ -70,7 +72,7 @@ pub fn connect(addr: &str, security: &Security, timeout: Duration) -> io::Result
 pub fn accept(stream: TcpStream, security: &Security) -> io::Result<Connection> {
     let address = stream.peer_addr()?;
     let secured = secure(stream, security, None, Instant::now() + HANDSHAKE)?;
-    Ok(Connection::new(address, secured))
+    Connection::new(address, secured)
 }
 
 /// Secures a connection of another protocol (NBD's STARTTLS), as the accepting side: its two

@@ -3,7 +3,7 @@
 //! among them. Numbers are little-endian. A damaged or too long frame ends the connection, since
 //! what is behind it cannot be trusted.
 
-use std::io::{self, BufReader, IoSlice, Read};
+use std::io::{self, BufRead, BufReader, IoSlice, Read};
 use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -71,6 +71,23 @@ impl Receiver {
     /// True where bytes behind the last frame have arrived.
     pub fn has_more(&self) -> bool {
         !self.from.buffer().is_empty() || self.from.get_ref().has_more()
+    }
+
+    /// True where the connection has ended, as far as that is known without waiting, and no frame is
+    /// left.
+    pub fn has_ended(&mut self) -> bool {
+        self.from.buffer().is_empty() && self.from.get_mut().has_ended()
+    }
+
+    /// Waits for the first byte of a frame. False where the other side has closed the connection.
+    /// It fails as `receive`, but the connection is not ended.
+    pub(super) fn wait(&mut self) -> io::Result<bool> {
+        loop {
+            match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                arrived => return arrived.map(|bytes| !bytes.is_empty()),
+            }
+        }
     }
 
     /// Replaces `into` by the next frame's payload. False where the other side has closed the
@@ -152,14 +169,17 @@ impl Sender {
         self.most = most;
     }
 
-    /// How long sent bytes may wait for the other side to take them; then the connection ends.
+    /// How long sent bytes may wait for the other side to take them, and how long its machine may be
+    /// away while nothing is sent; then the connection ends.
     pub fn set_stuck_timeout(&self, longest: Duration) -> io::Result<()> {
-        self.to.set_stuck_timeout(longest)
+        self.to.set_stuck_timeout(longest)?;
+        self.to.probe_within(longest)
     }
 
-    /// Lets the system probe whether the other side is still there when nothing is sent.
-    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
-        self.to.set_keepalive(on)
+    /// How long the system waits before it probes; `None` where it does not.
+    #[cfg(test)]
+    pub(super) fn probed_after(&self) -> Option<Duration> {
+        self.to.probed_after()
     }
 
     /// Ends the connection from other threads.

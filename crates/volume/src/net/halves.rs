@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 use rustls::Connection;
 use rustls::IoState;
 
@@ -131,6 +131,30 @@ impl ReadHalf {
         self.taken < self.plain.len() || is_behind()
     }
 
+    /// True where nothing comes any more, as far as the system knows without waiting: the other
+    /// side has closed, or the connection failed.
+    pub fn has_ended(&mut self) -> bool {
+        let socket = Arc::clone(&self.socket);
+        while self.taken == self.plain.len() {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            let arrived = recv(&socket.stream, &mut [0_u8][..], flags);
+            match (arrived, &socket.tls) {
+                _ if self.ended => return true,
+                (Err(Errno::INTR), _) => {}
+                (Err(Errno::AGAIN), _) => return false,
+                (Err(_) | Ok((_, 0)), _) => return true,
+                (Ok(_), None) => return false,
+                // They may be no data: tickets of the session, or the end.
+                (Ok(_), Some(tls)) => {
+                    if self.fill(tls).is_err() {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
     /// Reads from the socket, then decrypts. Called when `plain` is used up.
     fn fill(&mut self, tls: &Mutex<Connection>) -> io::Result<()> {
         self.plain.clear();
@@ -183,15 +207,32 @@ impl WriteHalf {
         #[cfg(target_os = "linux")]
         {
             let millis = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
-            rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?;
+            sockopt::set_tcp_user_timeout(stream, millis)?;
         }
         Ok(())
     }
 
-    /// Lets the system probe whether the other side is still there when nothing is sent.
-    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
-        rustix::net::sockopt::set_socket_keepalive(&self.socket.stream, on)?;
+    /// Lets the system probe, while nothing is sent, whether the other side is still there: a
+    /// machine that is away for `longest` is noticed by whoever waits for what it sends. One probe
+    /// may be lost.
+    pub fn probe_within(&self, longest: Duration) -> io::Result<()> {
+        let stream = &self.socket.stream;
+        let (first, then) = (longest / 2, longest / 6);
+        let second = Duration::from_secs(1);
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, first.max(second))?;
+        sockopt::set_tcp_keepintvl(stream, then.max(second))?;
+        // Linux ends the connection by `set_stuck_timeout` instead.
+        sockopt::set_tcp_keepcnt(stream, 3)?;
         Ok(())
+    }
+
+    /// How long the system waits before the first probe; `None` where it does not probe.
+    #[cfg(test)]
+    pub(super) fn probed_after(&self) -> Option<Duration> {
+        let stream = &self.socket.stream;
+        let is_on = sockopt::socket_keepalive(stream).unwrap();
+        is_on.then(|| sockopt::tcp_keepidle(stream).unwrap())
     }
 
     /// Ends the connection from other threads.

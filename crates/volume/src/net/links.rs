@@ -360,7 +360,6 @@ impl Link {
         send.set_most(common.options.most);
         let hello = (common.hello)(self.peer);
         let ready = send.set_stuck_timeout(common.options.stuck);
-        let ready = ready.and_then(|()| send.set_keepalive(true));
         if ready.and_then(|()| send.send(&[&hello])).is_err() {
             return;
         }

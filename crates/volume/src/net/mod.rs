@@ -30,5 +30,5 @@ pub use halves::{Closer, ReadHalf, WriteHalf};
 pub use links::{LinkEvent, LinkOptions, Links};
 pub use name::node_name;
 pub use queue::Part;
-pub use replies::{ConnectionId, Refused, Replies};
+pub use replies::{Asked, ConnectionId, Refused, Replies};
 pub use security::{Identity, Security, check_listen};

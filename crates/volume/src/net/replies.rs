@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,6 +58,10 @@ pub(super) struct Open {
     admitted: AtomicBool,
     /// Bytes behind the last frame have arrived.
     pub(super) has_more: AtomicBool,
+    /// Questions that are not answered.
+    asked: AtomicU64,
+    /// Questions that were.
+    answered: AtomicU64,
     /// Where memory for frames comes from, once that is said.
     budget: OnceLock<Arc<Budget>>,
     out: Mutex<Out>,
@@ -124,6 +128,15 @@ impl Replies {
         open.budget()?.lend(bytes, || open.is_closing())
     }
 
+    /// Notes that a frame of the connection was a question, to which the answer may take any time:
+    /// until the returned value is dropped, the other side may be silent. `None` where the
+    /// connection has ended.
+    pub fn asked(&self, id: ConnectionId) -> Option<Asked> {
+        let open = self.get(id)?;
+        open.asked.fetch_add(1, Ordering::SeqCst);
+        Some(Asked(open))
+    }
+
     /// Ends a connection when the queued replies are sent. Frames that still come from it are
     /// ignored; `Event::Closed` follows.
     pub fn close(&self, id: ConnectionId) {
@@ -160,12 +173,25 @@ impl Replies {
     }
 }
 
+/// A question of a connection that is not answered.
+pub struct Asked(Arc<Open>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // In this order: `Open::may_be_silent` misses neither.
+        self.0.answered.fetch_add(1, Ordering::SeqCst);
+        self.0.asked.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Open {
     pub(super) fn new(stream: TcpStream, queue: usize) -> Open {
         Open {
             stream,
             admitted: AtomicBool::new(false),
             has_more: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             budget: OnceLock::new(),
             out: Mutex::new(Out {
                 queue: Queue::new(queue),
@@ -178,6 +204,15 @@ impl Open {
 
     pub(super) fn is_admitted(&self) -> bool {
         self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// True where the other side waited for an answer since `answered` was the number of those, and
+    /// so had no reason to send anything. Sets that number.
+    pub(super) fn may_be_silent(&self, answered: &mut u64) -> bool {
+        let waits = self.asked.load(Ordering::SeqCst) > 0;
+        let now = self.answered.load(Ordering::SeqCst);
+        let waited = std::mem::replace(answered, now) != now;
+        waits || waited
     }
 
     pub(super) fn budget(&self) -> Option<&Arc<Budget>> {

@@ -108,6 +108,45 @@ fn a_silent_connection_is_closed() {
 }
 
 #[test]
+fn who_waits_for_an_answer_may_be_silent_and_who_has_it_may_not() {
+    for (client, server) in securities() {
+        let limits = Limits {
+            idle: Duration::from_millis(20),
+            idle_unadmitted: LONG,
+            ..Limits::default()
+        };
+        let acceptor = Acceptor::bind("localhost:0", server, limits).unwrap();
+        let (replies, (out, events)) = (acceptor.replies(), mpsc::channel());
+        let take = move |id, event| {
+            let asked = matches!(event, Event::Frame(_)).then(|| {
+                assert!(replies.admit(id));
+                replies.asked(id).unwrap()
+            });
+            out.send((id, event, asked)).unwrap();
+        };
+        acceptor.start(take).unwrap();
+        let address = format!("localhost:{}", acceptor.address().port());
+        let mut near = connect(&address, &client, LONG).unwrap();
+        near.send.send(&[b"a question"]).unwrap();
+        let (id, _, none) = events.recv_timeout(LONG).unwrap();
+        assert!(none.is_none());
+        let (_, _, asked) = events.recv_timeout(LONG).unwrap();
+        // Many times as long as a connection may be silent.
+        std::thread::sleep(Duration::from_millis(300));
+        let reply = vec![b"an answer".to_vec().into()];
+        acceptor.replies().send(id, reply).unwrap();
+        let mut into = Vec::new();
+        assert!(near.receive.receive(&mut into).unwrap());
+        assert_eq!(into, b"an answer");
+        drop(asked);
+        let (_, event, _) = events.recv_timeout(LONG).unwrap();
+        assert!(matches!(event, Event::Closed), "{event:?}");
+        until(|| near.receive.has_ended());
+        acceptor.stop();
+    }
+}
+
+#[test]
 fn connections_beyond_the_limit_are_closed() {
     let limits = Limits {
         connections: 2,

@@ -49,6 +49,37 @@ fn frames_arrive_as_they_were_sent_in_both_directions() {
 }
 
 #[test]
+fn the_end_of_a_connection_is_known_without_receiving() {
+    for (client, server) in securities() {
+        let (mut near, mut far) = pair(&client, &server);
+        assert!(!near.receive.has_ended() && !far.receive.has_ended());
+        far.send.send(&[b"a frame"]).unwrap();
+        far.send.close().unwrap();
+        let mut into = Vec::new();
+        assert!(!near.receive.has_ended(), "a frame is left");
+        assert!(near.receive.receive(&mut into).unwrap());
+        until(|| near.receive.has_ended());
+        assert!(!near.receive.receive(&mut into).unwrap());
+        assert!(!far.receive.has_ended());
+        // Without an end that TLS knows of.
+        near.receive.closer().end();
+        until(|| far.receive.has_ended());
+    }
+}
+
+#[test]
+fn both_ends_are_probed_while_nothing_is_sent() {
+    for (client, server) in securities() {
+        let (near, far) = pair(&client, &server);
+        for end in [&near, &far] {
+            assert_eq!(end.send.probed_after(), Some(Duration::from_secs(5)));
+            end.send.set_stuck_timeout(Duration::from_secs(40)).unwrap();
+            assert_eq!(end.send.probed_after(), Some(Duration::from_secs(20)));
+        }
+    }
+}
+
+#[test]
 fn neither_direction_waits_for_the_other() {
     // Both sides send far more than fits into the sockets before either receives, and each has one
     // thread that only sends: a lock held while the socket is full would stop both for good.

@@ -181,7 +181,13 @@ impl Service {
         let Some(question) = Question::decode(question) else {
             return self.replies.abort(id);
         };
-        self.asked(To { id, number, loan }, connection, question);
+        let to = To {
+            id,
+            number,
+            loan,
+            asked: self.replies.asked(id),
+        };
+        self.asked(to, connection, question);
     }
 
     fn asked(&self, to: To, connection: ConnectionId, question: Question) {
@@ -358,16 +364,17 @@ struct To {
     id: net::ConnectionId,
     number: u64,
     loan: Option<Loan>,
+    /// Until it is dropped the client may be silent.
+    asked: Option<net::Asked>,
 }
 
 impl To {
     /// Waits for memory for an answer of so many bytes, and gives that of the question back. `None`
     /// where the connection has ended.
     fn enlarge(self, replies: &net::Replies, bytes: usize) -> Option<To> {
-        let To { id, number, loan } = self;
-        drop(loan);
-        let loan = Some(replies.lend(id, bytes)?);
-        Some(To { id, number, loan })
+        drop(self.loan);
+        let loan = Some(replies.lend(self.id, bytes)?);
+        Some(To { loan, ..self })
     }
 
     fn answer(self, replies: &net::Replies, answer: &Answer) {
@@ -380,5 +387,6 @@ impl To {
         if replies.send(self.id, vec![part]).is_err() {
             replies.abort(self.id);
         }
+        drop(self.asked);
     }
 }

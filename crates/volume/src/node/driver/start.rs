@@ -96,10 +96,15 @@ fn connect(security: &Security, queue: usize, way: &Way) -> Links {
 impl Node {
     /// Opens the folder and starts to serve.
     pub fn start(options: NodeOptions) -> Result<Node> {
+        Node::start_within(options, Limits::default())
+    }
+
+    /// As [`Node::start`], with these limits of incoming connections, but for lengths of frames.
+    pub(super) fn start_within(options: NodeOptions, limits: Limits) -> Result<Node> {
         let limits = Limits {
             most: MOST_FRAME,
             queue: MOST_FRAME + (1 << 20),
-            ..Limits::default()
+            ..limits
         };
         let wanted = crate::net::node_name(options.node.0);
         let named = options.security.check_name(&wanted);

@@ -14,11 +14,11 @@ use crate::client::{Client, ClientError};
 use crate::command::Command;
 use crate::ids::{GroupId, NodeId};
 use crate::nbd;
-use crate::net::Security;
+use crate::net::{Limits, Security};
 use crate::node::input::{ConnectionId, Input, Manner, Work};
 use crate::node::settings::Settings;
 use crate::system::{SystemCommand, SystemOutcome};
-use crate::wire::Reply;
+use crate::wire::{Refusal, Reply};
 
 /// The longest wait for anything. No result depends on how fast it comes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,5 +134,27 @@ fn a_connection_whose_session_was_forgotten_is_closed_and_the_next_one_works() {
     second.write(0, &[4; 4096]).unwrap();
     idle.write(8192, &[4; 4096]).unwrap();
     assert_eq!(client.read("disk", 0, 12288).unwrap(), [4; 12288]);
+    node.stop();
+}
+
+#[test]
+fn a_client_waits_longer_for_an_answer_than_a_connection_may_be_silent() {
+    let mut options = options();
+    // Without them no cluster is formed, so a command waits as long as it may.
+    let absent = [2, 3].map(|node| (NodeId(node), "127.0.0.1:1".to_string()));
+    options.settings.peers.extend(absent);
+    let limits = Limits {
+        idle: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let node = Node::start_within(options, limits).unwrap();
+    let wait = Duration::from_millis(500);
+    let mut client = Client::connect(&node.address().to_string(), Security::Plain, wait).unwrap();
+    let command = SystemCommand::Delete("disk".to_string());
+    let refused = client.system(&command);
+    assert!(
+        matches!(refused, Err(ClientError::Refused(Refusal::NoQuorum))),
+        "{refused:?}"
+    );
     node.stop();
 }
