@@ -215,7 +215,7 @@ impl WriteHalf {
     /// Lets the system probe, while nothing is sent, whether the other side is still there: a
     /// machine that is away for `longest` is noticed by whoever waits for what it sends. One probe
     /// may be lost.
-    pub fn probe_within(&self, longest: Duration) -> io::Result<()> {
+    pub(super) fn probe_within(&self, longest: Duration) -> io::Result<()> {
         let stream = &self.socket.stream;
         let (first, then) = (longest / 2, longest / 6);
         let second = Duration::from_secs(1);
