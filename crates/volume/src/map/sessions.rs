@@ -12,7 +12,7 @@ use crate::ids::{NodeId, SessionId, Slot};
 
 /// The most sessions of a group: more than the connections that a cluster of seven members takes
 /// (256 of NBD and 256 of clients each). When more are opened, the one that was used least recently
-/// is forgotten. Each takes about 150 bytes of memory in each group that it writes to.
+/// is forgotten. Each takes about 300 bytes of memory in each group that it writes to.
 pub(super) const MOST_SESSIONS: usize = 4096;
 
 /// The most numbers that a session remembers above the lowest one that is not answered.

@@ -54,8 +54,8 @@ pub struct Limits {
     pub idle_unadmitted: Duration,
     /// The bytes of replies that wait for the other side.
     pub queue: usize,
-    /// How long sent bytes may wait for the other side to take them, and how long its machine may be
-    /// away while nothing is sent; then the connection ends.
+    /// How long sent bytes may wait for the other side to take them, and how long its machine may
+    /// be away while nothing is sent; then the connection ends.
     pub stuck: Duration,
 }
 

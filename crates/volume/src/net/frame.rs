@@ -73,8 +73,8 @@ impl Receiver {
         !self.from.buffer().is_empty() || self.from.get_ref().has_more()
     }
 
-    /// True where the connection has ended, as far as that is known without waiting, and no frame is
-    /// left.
+    /// True where the connection has ended, as far as that is known without waiting, and no frame
+    /// is left.
     pub fn has_ended(&mut self) -> bool {
         self.from.buffer().is_empty() && self.from.get_mut().has_ended()
     }
@@ -169,8 +169,8 @@ impl Sender {
         self.most = most;
     }
 
-    /// How long sent bytes may wait for the other side to take them, and how long its machine may be
-    /// away while nothing is sent; then the connection ends.
+    /// How long sent bytes may wait for the other side to take them, and how long its machine may
+    /// be away while nothing is sent; then the connection ends.
     pub fn set_stuck_timeout(&self, longest: Duration) -> io::Result<()> {
         self.to.set_stuck_timeout(longest)?;
         self.to.probe_within(longest)

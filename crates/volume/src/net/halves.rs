@@ -212,16 +212,16 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Lets the system probe, while nothing is sent, whether the other side is still there: a
-    /// machine that is away for `longest` is noticed by whoever waits for what it sends. One probe
-    /// may be lost.
-    pub fn probe_within(&self, longest: Duration) -> io::Result<()> {
+    /// Lets the system probe, while nothing is sent, whether the other side is still there: a read
+    /// fails when its machine has been away for `longest`. One probe may be lost.
+    pub(super) fn probe_within(&self, longest: Duration) -> io::Result<()> {
         let stream = &self.socket.stream;
-        let (first, then) = (longest / 2, longest / 6);
-        let second = Duration::from_secs(1);
+        // What Linux takes.
+        let possible =
+            |time: Duration| time.clamp(Duration::from_secs(1), Duration::from_secs(32_767));
         sockopt::set_socket_keepalive(stream, true)?;
-        sockopt::set_tcp_keepidle(stream, first.max(second))?;
-        sockopt::set_tcp_keepintvl(stream, then.max(second))?;
+        sockopt::set_tcp_keepidle(stream, possible(longest / 2))?;
+        sockopt::set_tcp_keepintvl(stream, possible(longest / 6))?;
         // Linux ends the connection by `set_stuck_timeout` instead.
         sockopt::set_tcp_keepcnt(stream, 3)?;
         Ok(())

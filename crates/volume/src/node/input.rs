@@ -75,7 +75,8 @@ pub enum Work {
 /// How a request is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manner {
-    /// How long the request may wait for a leader, in milliseconds.
+    /// How long the request may wait for a leader, in milliseconds. A discard that is long is asked
+    /// for in parts, one after another; each may wait so long.
     pub wait: Time,
     /// Refused where this node does not lead the group, in place of being forwarded.
     pub direct: bool,

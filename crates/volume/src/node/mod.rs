@@ -3,6 +3,7 @@
 mod apply;
 mod asked;
 mod core;
+mod cutting;
 mod disk;
 mod driver;
 mod errands;

@@ -4,19 +4,16 @@
 //! connection ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
+use super::cutting::{Piece, Pieces, cut};
 use super::input::{ConnectionId, Manner, Work};
-use super::layout::pieces;
 use super::whole::{Kind, Whole};
 use crate::command::Request;
 use crate::consensus::Time;
-use crate::ids::{GroupId, NodeId, SessionId, VolumeId};
+use crate::ids::{GroupId, NodeId, SessionId};
 use crate::system::Shape;
-use crate::wire::{Op, Refusal, Reply, Source};
+use crate::wire::{Op, Refusal, Reply};
 
-/// The longest part of a read or write, in bytes.
-pub(super) const PART_BYTES: u64 = 512 << 10;
 /// How long a part waits for an answer before it is sent again.
 const ASK_AGAIN: Time = 1_000;
 /// How long a part waits after a refusal that may pass.
@@ -87,7 +84,7 @@ pub(super) struct Router {
     parts: BTreeMap<u64, Part>,
     connections: BTreeMap<ConnectionId, Connection>,
     next_session: u64,
-    /// The time of the last look at what is due.
+    /// The latest time that it has been called with.
     now: Time,
 }
 
@@ -191,11 +188,9 @@ impl Router {
         manner: Manner,
         shape: Option<Shape>,
     ) -> Result<(), Refusal> {
-        let deadline = Some(now.saturating_add(manner.wait));
-        let Some(state) = self.connections.get(&connection) else {
+        if !self.connections.contains_key(&connection) {
             return Err(Refusal::NoSession);
-        };
-        let session = state.session;
+        }
         let (kind, length) = match &work {
             Work::Read { length, .. } | Work::ReadLocal { length, .. } => {
                 (Kind::Bytes, *length as usize)
@@ -203,51 +198,82 @@ impl Router {
             Work::Allocation { .. } => (Kind::Runs, 0),
             _ => (Kind::Other, 0),
         };
-        let ops = self.cut(work, session, shape)?;
-        if ops.is_empty() {
+        let mut whole = Whole::new(kind, length, manner);
+        let pieces = match cut(work, shape, self.groups)? {
+            Pieces::All(pieces) => pieces,
+            Pieces::Discard(rest) => {
+                whole.follow(rest);
+                Vec::new()
+            }
+        };
+        if pieces.is_empty() && !whole.follows() {
             return Err(Refusal::Failed("a request for no bytes".to_string()));
         }
-        let whole = Whole::new(kind, length, ops.len());
+        self.now = self.now.max(now);
         if let Some(state) = self.connections.get_mut(&connection) {
             state.wholes.insert(ticket, whole);
         }
-        for (group, at, mut op) in ops {
-            let mut waits = false;
-            if let Some(by) = request_of(&mut op) {
-                waits = self.number(connection, group, by, now, deadline, manner);
-            }
-            let whom = For::Request {
-                connection,
-                ticket,
-                at,
-            };
-            let id = self.add(whom, group, op, deadline, manner.direct, now);
-            if waits {
-                if let Some(part) = self.parts.get_mut(&id) {
-                    part.is_open = false;
-                }
-                let state = self.connections.get_mut(&connection);
-                if let Some(parts) = state.and_then(|state| state.opening.get_mut(&group)) {
-                    parts.push(id);
-                }
-            }
+        for piece in pieces {
+            self.ask_for(connection, ticket, piece, manner);
         }
+        self.go_on(connection, ticket);
         Ok(())
     }
 
-    /// Gives a write its number. True where it waits until the session is open in the group.
+    /// Asks for the parts of a discard that there is room for.
+    fn go_on(&mut self, connection: ConnectionId, ticket: u64) {
+        while let Some(state) = self.connections.get_mut(&connection)
+            && let Some(whole) = state.wholes.get_mut(&ticket)
+            && let Some(piece) = whole.next(state.outstanding.len())
+        {
+            let manner = whole.manner;
+            self.ask_for(connection, ticket, piece, manner);
+        }
+    }
+
+    /// Adds a part of a request. It waits for a leader as long as the request may, from now on.
+    fn ask_for(&mut self, connection: ConnectionId, ticket: u64, piece: Piece, manner: Manner) {
+        let Piece { group, at, mut op } = piece;
+        let deadline = Some(self.now.saturating_add(manner.wait));
+        let mut waits = false;
+        if let Some(by) = request_of(&mut op) {
+            waits = self.number(connection, group, by, manner);
+        }
+        let whom = For::Request {
+            connection,
+            ticket,
+            at,
+        };
+        let id = self.add(whom, group, op, deadline, manner.direct, self.now);
+        let Some(state) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        if let Some(whole) = state.wholes.get_mut(&ticket) {
+            whole.expect();
+        }
+        if waits {
+            if let Some(part) = self.parts.get_mut(&id) {
+                part.is_open = false;
+            }
+            if let Some(parts) = state.opening.get_mut(&group) {
+                parts.push(id);
+            }
+        }
+    }
+
+    /// Gives a write its session and number. True where it waits until the session is open in the
+    /// group.
     fn number(
         &mut self,
         id: ConnectionId,
         group: GroupId,
         by: &mut Request,
-        now: Time,
-        deadline: Option<Time>,
         manner: Manner,
     ) -> bool {
         let Some(state) = self.connections.get_mut(&id) else {
             return false;
         };
+        by.session = state.session;
         by.number = state.next_number;
         state.next_number += 1;
         state.outstanding.insert(by.number);
@@ -260,93 +286,11 @@ impl Router {
             let op = Op::Open(session);
             // Opening is of use for later requests, too: it has no deadline of its own unless it
             // may not wait.
-            let deadline = if manner.direct { deadline } else { None };
-            self.add(For::Opening(id), group, op, deadline, manner.direct, now);
+            let (now, direct) = (self.now, manner.direct);
+            let deadline = direct.then(|| now.saturating_add(manner.wait));
+            self.add(For::Opening(id), group, op, deadline, direct, now);
         }
         true
-    }
-
-    /// The operations that a request is made of, with the offset of each within the request.
-    fn cut(
-        &self,
-        work: Work,
-        session: SessionId,
-        shape: Option<Shape>,
-    ) -> Result<Vec<(GroupId, u64, Op)>, Refusal> {
-        let by = Request {
-            session,
-            number: 0,
-            answered: 0,
-        };
-        let within = |offset: u64, length: u64| {
-            let shape = shape.ok_or(Refusal::NoVolume)?;
-            let end = offset.checked_add(length).filter(|end| *end <= shape.size);
-            end.map(|_| shape).ok_or(Refusal::OutOfRange)
-        };
-        let groups = self.groups;
-        Ok(match work {
-            Work::Read {
-                source,
-                offset,
-                length,
-            }
-            | Work::ReadLocal {
-                source,
-                offset,
-                length,
-            } => {
-                let shape = within(offset, u64::from(length))?;
-                read_parts(source, &shape, (offset, length), false, groups)
-            }
-            Work::Allocation {
-                source,
-                offset,
-                length,
-            } => {
-                let shape = within(offset, u64::from(length))?;
-                read_parts(source, &shape, (offset, length), true, groups)
-            }
-            Work::Write {
-                volume,
-                offset,
-                data,
-            } => {
-                let placement = within(offset, data.len() as u64)?.placement;
-                let all = pieces(placement, offset, data.len() as u64, PART_BYTES, groups);
-                let is_one = all.len() == 1;
-                let part = |(group, from, length): (GroupId, u64, u64)| {
-                    let start = (from - offset) as usize;
-                    let bytes = data.get(start..start + length as usize).unwrap_or_default();
-                    let data = if is_one {
-                        data.clone()
-                    } else {
-                        Arc::new(bytes.to_vec())
-                    };
-                    let op = Op::Write {
-                        by,
-                        volume,
-                        offset: from,
-                        data,
-                    };
-                    (group, from - offset, op)
-                };
-                all.into_iter().map(part).collect()
-            }
-            Work::Discard {
-                volume,
-                offset,
-                length,
-            } => {
-                let shape = within(offset, length)?;
-                discard_parts(by, volume, (offset, length), &shape, groups)
-            }
-            Work::System(command) => {
-                vec![(GroupId::SYSTEM, 0, Op::Order { by, command })]
-            }
-            Work::Command(group, command) => vec![(group, 0, Op::Command(command))],
-            Work::Transfer(group, to) => vec![(group, 0, Op::Transfer(to))],
-            Work::Member(group, change) => vec![(group, 0, Op::change(change))],
-        })
     }
 
     /// The parts that are to be sent now, to the leader that `leader` names. Parts that waited too
@@ -357,7 +301,7 @@ impl Router {
         leader: &dyn Fn(GroupId) -> Option<NodeId>,
         followed: &mut Vec<Followed>,
     ) -> Vec<(u64, GroupId, NodeId, Op)> {
-        self.now = now;
+        self.now = self.now.max(now);
         let mut due = Vec::new();
         let mut late = Vec::new();
         for (id, part) in &mut self.parts {
@@ -417,6 +361,7 @@ impl Router {
         result: Result<Reply, Refusal>,
         followed: &mut Vec<Followed>,
     ) {
+        self.now = self.now.max(now);
         let Some(part) = self.parts.get_mut(&id) else {
             return;
         };
@@ -473,9 +418,9 @@ impl Router {
                 let Some(whole) = state.wholes.get_mut(&ticket) else {
                     return;
                 };
-                if whole.add(at, result)
-                    && let Some(whole) = state.wholes.remove(&ticket)
-                {
+                if !whole.add(at, result) {
+                    self.go_on(connection, ticket);
+                } else if let Some(whole) = state.wholes.remove(&ticket) {
                     followed.push(Followed::Answer(connection, ticket, whole.result()));
                 }
             }
@@ -541,6 +486,12 @@ impl Router {
         }
     }
 
+    /// Parts of requests and errands that are not answered.
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Requests of users that are not answered.
     pub(super) fn outstanding(&self) -> usize {
         self.connections
@@ -556,77 +507,4 @@ fn request_of(op: &mut Op) -> Option<&mut Request> {
         Op::Write { by, .. } | Op::Discard { by, .. } | Op::Order { by, .. } => Some(by),
         _ => None,
     }
-}
-
-fn read_parts(
-    source: Source,
-    shape: &Shape,
-    (offset, length): (u64, u32),
-    allocation: bool,
-    groups: u16,
-) -> Vec<(GroupId, u64, Op)> {
-    let all = pieces(
-        shape.placement,
-        offset,
-        u64::from(length),
-        PART_BYTES,
-        groups,
-    );
-    let part = |(group, from, length): (GroupId, u64, u64)| {
-        let length = length as u32;
-        let op = Op::Read {
-            source,
-            offset: from,
-            length,
-            allocation,
-        };
-        (group, from - offset, op)
-    };
-    all.into_iter().map(part).collect()
-}
-
-/// Whole blocks are discarded; zeros are written over the parts of blocks at both ends.
-fn discard_parts(
-    by: Request,
-    volume: VolumeId,
-    (offset, length): (u64, u64),
-    shape: &Shape,
-    groups: u16,
-) -> Vec<(GroupId, u64, Op)> {
-    let (block, end, placement) = (
-        u64::from(shape.block_size),
-        offset + length,
-        shape.placement,
-    );
-    let first = (offset.div_ceil(block) * block).min(end);
-    let last = (end / block * block).max(first);
-    let mut parts = Vec::new();
-    for (from, upto) in [(offset, first), (last, end)] {
-        for (group, at, length) in pieces(placement, from, upto - from, PART_BYTES, groups) {
-            let data = Arc::new(vec![0; length as usize]);
-            parts.push((
-                group,
-                0,
-                Op::Write {
-                    by,
-                    volume,
-                    offset: at,
-                    data,
-                },
-            ));
-        }
-    }
-    for (group, at, length) in pieces(placement, first, last - first, u64::MAX, groups) {
-        parts.push((
-            group,
-            0,
-            Op::Discard {
-                by,
-                volume,
-                offset: at,
-                length,
-            },
-        ));
-    }
-    parts
 }

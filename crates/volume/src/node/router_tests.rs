@@ -1,5 +1,8 @@
 //! Requests of users, cut into parts: how many are under way, and in which sessions.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::input::{ConnectionId, Manner, Work};
 use super::router::{Followed, Router};
 use crate::ids::{NodeId, VolumeId};
@@ -16,19 +19,29 @@ fn router() -> Router {
     router
 }
 
+const VOLUME: VolumeId = VolumeId(1);
+
 fn discard(router: &mut Router, ticket: u64, gib: u64) {
-    let volume = VolumeId(1);
-    let (size, block_size, placement) = (1 << 40, 4096, volume);
+    discard_range(router, ticket, 0, gib << 30);
+}
+
+fn discard_range(router: &mut Router, ticket: u64, offset: u64, length: u64) {
+    let volume = VOLUME;
+    let work = Work::Discard {
+        volume,
+        offset,
+        length,
+    };
+    begin(router, ticket, work);
+}
+
+fn begin(router: &mut Router, ticket: u64, work: Work) {
+    let (size, block_size, placement) = (1 << 40, 4096, VOLUME);
     let shape = Some(Shape {
         size,
         block_size,
         placement,
     });
-    let work = Work::Discard {
-        volume,
-        offset: 0,
-        length: gib << 30,
-    };
     let manner = Manner {
         wait: 1000,
         direct: false,
@@ -38,14 +51,13 @@ fn discard(router: &mut Router, ticket: u64, gib: u64) {
         .unwrap();
 }
 
-/// Sends what is due and answers it. Returns the tickets that are answered, and the parts under
-/// way.
-fn round(router: &mut Router, now: u64) -> (Vec<u64>, usize) {
+/// Sends what is due and answers it. Returns the tickets that are answered, and what was sent.
+fn round(router: &mut Router, now: u64) -> (Vec<u64>, Vec<Op>) {
     let mut followed = Vec::new();
     let due = router.due(now, &|_| Some(LEADER), &mut followed);
     for (id, _, to, op) in &due {
         assert_eq!(*to, LEADER);
-        if let Op::Discard { by, .. } = op {
+        if let Op::Discard { by, .. } | Op::Write { by, .. } = op {
             // No group's window of 1,024 numbers is passed.
             assert!(
                 by.answered <= by.number && by.number < by.answered + 1024,
@@ -61,23 +73,164 @@ fn round(router: &mut Router, now: u64) -> (Vec<u64>, usize) {
         }
         _ => None,
     });
-    (tickets.collect(), due.len())
+    let sent = due.into_iter().map(|(.., op)| op).collect();
+    (tickets.collect(), sent)
 }
 
 #[test]
-fn large_trims_at_the_same_time_wait_for_the_window_and_end() {
+fn many_writes_at_the_same_time_wait_for_the_window_and_end() {
     let mut router = router();
-    // Each of 1,024 parts: 4 MiB in one group.
-    discard(&mut router, 1, 4);
-    discard(&mut router, 2, 4);
+    for ticket in 0..1100 {
+        let work = Work::Write {
+            volume: VOLUME,
+            offset: ticket << 20,
+            data: Arc::new(vec![1; 4096]),
+        };
+        begin(&mut router, ticket, work);
+    }
     let mut ended = Vec::new();
-    for now in 0..20 {
-        let (tickets, under_way) = round(&mut router, now);
-        assert!(under_way <= 512 + 8, "{under_way} parts");
+    for now in 0..4 {
+        let (tickets, sent) = round(&mut router, now);
+        assert!(sent.len() <= 512 + 8, "{} parts", sent.len());
         ended.extend(tickets);
     }
-    assert_eq!(ended, [1, 2]);
+    assert_eq!(ended, Vec::from_iter(0..1100));
     assert_eq!(router.outstanding(), 0);
+}
+
+#[test]
+fn a_discard_of_a_tebibyte_has_few_parts_at_a_time() {
+    let mut router = router();
+    discard(&mut router, 1, 1 << 10);
+    let (mut now, mut ended, mut bytes) = (0, Vec::new(), 0);
+    while ended.is_empty() {
+        assert!(router.parts() <= 64 + 8, "{} parts", router.parts());
+        let (tickets, sent) = round(&mut router, now);
+        assert!(!sent.is_empty(), "nothing is sent, and it has not ended");
+        for op in sent {
+            if let Op::Discard { offset, length, .. } = op {
+                // In their order, since they are answered in it.
+                assert_eq!(offset, bytes);
+                bytes += length;
+            }
+        }
+        ended = tickets;
+        // Together the parts take many times as long as one may wait.
+        now += 10;
+    }
+    assert_eq!((ended, bytes), (vec![1], 1 << 40));
+    assert_eq!((router.outstanding(), router.parts()), (0, 0));
+}
+
+#[test]
+fn as_many_trims_as_a_connection_may_have_at_a_time_all_end() {
+    let mut router = router();
+    for ticket in 0..128 {
+        discard(&mut router, ticket, 4);
+    }
+    let (mut now, mut ended) = (0, BTreeSet::new());
+    while router.outstanding() > 0 {
+        assert!(router.parts() <= 64 + 128 + 8, "{} parts", router.parts());
+        let (tickets, sent) = round(&mut router, now);
+        assert!(!sent.is_empty(), "nothing is sent, and they have not ended");
+        ended.extend(tickets);
+        now += 10;
+    }
+    assert_eq!(ended, BTreeSet::from_iter(0..128));
+    assert_eq!(router.parts(), 0);
+}
+
+#[test]
+fn trims_without_a_leader_all_fail_after_the_time_that_one_may_wait() {
+    let mut router = router();
+    for ticket in 0..128 {
+        discard(&mut router, ticket, 4);
+    }
+    let mut followed = Vec::new();
+    router.due(999, &|_| None, &mut followed);
+    assert!(followed.is_empty());
+    router.due(1000, &|_| None, &mut followed);
+    let failed = followed.iter().filter_map(|followed| match followed {
+        Followed::Answer(_, ticket, Err(Refusal::NoQuorum)) => Some(*ticket),
+        _ => None,
+    });
+    assert_eq!(BTreeSet::from_iter(failed), BTreeSet::from_iter(0..128));
+    assert_eq!(router.outstanding(), 0);
+    // Only the old session is closed yet, in each group.
+    assert_eq!(router.parts(), 8);
+}
+
+#[test]
+fn a_discard_that_is_refused_goes_no_further() {
+    let mut router = router();
+    discard(&mut router, 1, 4);
+    let mut followed = Vec::new();
+    // The first parts open the session.
+    for (id, _, _, op) in router.due(0, &|_| Some(LEADER), &mut followed) {
+        assert!(matches!(op, Op::Open(_)));
+        router.answered(0, id, Ok(Reply::Done), &mut followed);
+    }
+    let due = router.due(0, &|_| Some(LEADER), &mut followed);
+    assert_eq!(due.len(), 64);
+    for (at, (id, ..)) in due.into_iter().enumerate() {
+        let result = if at == 3 {
+            Err(Refusal::NoVolume)
+        } else {
+            Ok(Reply::Done)
+        };
+        router.answered(0, id, result, &mut followed);
+    }
+    // Three were answered before: what was asked for then is awaited.
+    assert_eq!((followed.len(), router.parts()), (0, 3));
+    let due = router.due(0, &|_| Some(LEADER), &mut followed);
+    for (id, ..) in due {
+        router.answered(0, id, Ok(Reply::Done), &mut followed);
+    }
+    let [Followed::Answer(CONNECTION, 1, Err(Refusal::NoVolume))] = followed.as_slice() else {
+        panic!("{} things followed", followed.len());
+    };
+    assert_eq!((router.outstanding(), router.parts()), (0, 0));
+}
+
+#[test]
+fn the_ends_of_a_discard_are_written_and_what_is_between_is_discarded() {
+    let (block, range) = (4096, 4 << 20);
+    let cases = [
+        (0, block),
+        (1, block - 2),
+        (1, block),
+        (block - 1, 2),
+        (range - 1, 2),
+        (100, 3 * range),
+        (range - block, 2 * block + 1),
+        (block, block + 1),
+    ];
+    for (offset, length) in cases {
+        let mut router = router();
+        discard_range(&mut router, 1, offset, length);
+        let (mut at, mut ended) = (offset, Vec::new());
+        for now in 0..4 {
+            let (tickets, sent) = round(&mut router, now);
+            ended.extend(tickets);
+            for op in sent {
+                match op {
+                    Op::Discard { offset, length, .. } => {
+                        assert_eq!((offset, offset % block, length % block), (at, 0, 0));
+                        assert_eq!(offset / range, (offset + length - 1) / range);
+                        at += length;
+                    }
+                    Op::Write { offset, data, .. } => {
+                        assert_eq!(offset, at);
+                        assert!(data.len() < block as usize && data.iter().all(|byte| *byte == 0));
+                        at += data.len() as u64;
+                        assert!(offset / block == (at - 1) / block);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!((at, ended), (offset + length, vec![1]), "{offset} {length}");
+    }
 }
 
 #[test]

@@ -2,11 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use super::cutting::{Piece, Rest};
+use super::input::Manner;
 use crate::wire::{Refusal, Reply};
+
+/// A discard gets no further part while its connection waits for the answers to so many writes and
+/// parts of discards, but for one: a range of terabytes has hundreds of thousands of parts.
+const MOST_PARTS: usize = 64;
 
 /// A request whose parts are being answered.
 pub(super) struct Whole {
+    /// How its parts are carried out.
+    pub(super) manner: Manner,
+    /// Parts that are not answered.
     missing: usize,
+    /// Of a discard, what is not asked for yet.
+    rest: Option<Rest>,
     /// Bytes that are read.
     length: usize,
     /// They, from the first part's answer on.
@@ -26,10 +37,12 @@ pub(super) enum Kind {
 }
 
 impl Whole {
-    /// A request of so many parts, and of so many bytes where it is a read.
-    pub(super) fn new(kind: Kind, length: usize, missing: usize) -> Whole {
+    /// A request without parts yet, of so many bytes where it is a read.
+    pub(super) fn new(kind: Kind, length: usize, manner: Manner) -> Whole {
         Whole {
-            missing,
+            manner,
+            missing: 0,
+            rest: None,
             length,
             bytes: Vec::new(),
             runs: BTreeMap::new(),
@@ -39,7 +52,35 @@ impl Whole {
         }
     }
 
-    /// Adds the answer of the part at this offset; true where it was the last one.
+    /// One more part is asked for.
+    pub(super) fn expect(&mut self) {
+        self.missing += 1;
+    }
+
+    /// More parts follow, which are made when there is room for them.
+    pub(super) fn follow(&mut self, rest: Rest) {
+        self.rest = Some(rest);
+    }
+
+    /// True where parts are to be made.
+    pub(super) fn follows(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| !rest.is_empty())
+    }
+
+    /// The next part of the rest, where it is to be asked for now: the connection waits for the
+    /// answers to so many writes.
+    pub(super) fn next(&mut self, outstanding: usize) -> Option<Piece> {
+        let may = self.missing == 0 || outstanding < MOST_PARTS;
+        let rest = self.rest.as_mut().filter(|_| may)?;
+        let piece = rest.next();
+        if rest.is_empty() {
+            self.rest = None;
+        }
+        piece
+    }
+
+    /// Adds the answer of the part at this offset; true where it was the last one. After a failure
+    /// no further part is asked for.
     pub(super) fn add(&mut self, at: u64, result: Result<Reply, Refusal>) -> bool {
         self.missing -= 1;
         match result {
@@ -56,9 +97,10 @@ impl Whole {
             Ok(reply) => self.other = Some(reply),
             Err(refusal) => {
                 self.failed.get_or_insert(refusal);
+                self.rest = None;
             }
         }
-        self.missing == 0
+        self.missing == 0 && self.rest.is_none()
     }
 
     /// The answer to the request.
