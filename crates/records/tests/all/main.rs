@@ -46,6 +46,7 @@ mod maintenance_errors;
 #[cfg(target_os = "linux")]
 mod many_keys;
 mod memory;
+mod nearest;
 mod notes;
 mod obsolete_set;
 mod odd_values;
