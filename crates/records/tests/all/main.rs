@@ -58,6 +58,7 @@ mod place_and_times;
 mod questions;
 mod range_filter;
 mod rebuild;
+mod remarks;
 mod rename;
 mod repair;
 #[cfg(unix)]
