@@ -14,6 +14,9 @@ use crate::schema::Value;
 /// characters, and checked on the record.
 const PREFIX_CHARS: usize = 32;
 
+/// Values are looked up in a list of up to this many by comparing all; longer lists are searched.
+const MOST_COMPARED: usize = 16;
+
 /// How the values of an attribute become tokens, the keys of its index (DELI section III-A).
 /// Queries return the same answers with every tokenizer; tokenizers differ in the size of the index
 /// and in the conditions that it can answer.
@@ -64,8 +67,20 @@ impl Tokenizer {
         mut show: impl FnMut(&[u8]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         if self != Tokenizer::Prefix {
-            let mut lost = old.filter(|old| !new.clone().any(|new| new == *old));
-            return lost.try_for_each(show);
+            let mut old = old;
+            if new.clone().nth(MOST_COMPARED).is_none() {
+                let mut lost = old.filter(|old| !new.clone().any(|new| new == *old));
+                return lost.try_for_each(show);
+            }
+            // Each with each would be quadratic for two long arrays.
+            let mut new: Vec<&[u8]> = new.collect();
+            if !new.is_sorted() {
+                new.sort_unstable();
+            }
+            return old.try_for_each(|old| match new.binary_search(&old) {
+                Ok(_) => Ok(()),
+                Err(_) => show(old),
+            });
         }
         let (mut had, mut has) = (BTreeSet::new(), BTreeSet::new());
         old.for_each(|value| prefixes(value, &mut had));
@@ -121,6 +136,8 @@ pub fn prefix_token(text: &str) -> (Vec<u8>, bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::schema::Type;
 
@@ -158,6 +175,45 @@ mod tests {
         let all = tokens(Tokenizer::Prefix, &[&long]);
         assert_eq!(all.len(), PREFIX_CHARS);
         assert_eq!(all.last().unwrap().chars().count(), PREFIX_CHARS);
+    }
+
+    /// The values that get lost, and how many of the new ones were read for that.
+    fn lost(old: &[Vec<u8>], new: &[Vec<u8>]) -> (Vec<Vec<u8>>, usize) {
+        let (read, mut lost) = (Cell::new(0), Vec::new());
+        let new = new.iter().map(Vec::as_slice);
+        let new = new.inspect(|_| read.set(read.get() + 1));
+        let show = |token: &[u8]| {
+            lost.push(token.to_vec());
+            Ok::<_, Error>(())
+        };
+        let old = old.iter().map(Vec::as_slice);
+        Tokenizer::Number.each_lost(old, new, show).unwrap();
+        (lost, read.get())
+    }
+
+    #[test]
+    fn the_lost_tokens_of_long_lists_take_a_few_looks_at_each_value() {
+        let even = |from: i128, many: i128| -> Vec<Vec<u8>> {
+            let numbers = (from..from + many).map(|n| Value::Int(2 * n).encoded());
+            numbers.collect()
+        };
+        let odd = |n: i128| Value::Int(2 * n + 1).encoded();
+        for many in [0, 1, 15, 16, 17, 18, 3000] {
+            let (old, mut new) = (even(0, many), even(many / 2, many));
+            new.extend((0..5).map(odd));
+            let expected = even(0, many / 2);
+            // Whether the values are ascending or not.
+            new.sort_unstable();
+            assert_eq!(lost(&old, &new).0, expected, "{many}");
+            new.reverse();
+            assert_eq!(lost(&old, &new).0, expected, "{many}");
+            assert_eq!(lost(&old, &[]).0, old, "{many}");
+            assert_eq!(lost(&[], &new).0, even(0, 0), "{many}");
+        }
+        let (old, new) = (even(0, 3000), even(3000, 3000));
+        let (all, read) = lost(&old, &new);
+        assert_eq!(all, old);
+        assert!(read <= 2 * new.len(), "{read}");
     }
 
     #[test]

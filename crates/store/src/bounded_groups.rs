@@ -25,15 +25,18 @@ impl BoundedGroups {
 
     /// Adds a record to its groups; an error if they take too much memory.
     pub(crate) fn add(&mut self, json: &[u8]) -> Result<()> {
-        self.groups.add(json)?;
-        if self.groups.bytes() <= self.most {
-            return Ok(());
-        }
-        Err(Error::Unsupported(format!(
-            "the groups take more than {} MiB of memory, and this store does not sort them on disk: \
-             ask for fewer at a time by a condition, or copy the dataset into a folder",
-            self.most >> 20
-        )))
+        let most = self.most;
+        // A single record may belong to more groups than fit.
+        self.groups.add_each(json, &mut |groups| {
+            if groups.bytes() <= most {
+                return Ok(());
+            }
+            Err(Error::Unsupported(format!(
+                "the groups take more than {} MiB of memory, and this store does not sort them on \
+                 disk: ask for fewer at a time by a condition, or copy the dataset into a folder",
+                most >> 20
+            )))
+        })
     }
 
     /// Sets the count of a question that asks for nothing else.
@@ -69,6 +72,20 @@ mod tests {
         let refused = (0..100_000).find_map(|n| add(&mut groups, n).err());
         assert!(refused.is_some_and(|error| error.to_string().contains("more than 0 MiB")));
         assert!(groups.finish()?.len() > 100);
+        Ok(())
+    }
+
+    #[test]
+    fn the_groups_of_one_record_are_refused_before_they_are_all_made() -> Result<()> {
+        let def = StoredDef::new(&DatasetDef::new("id", KeyType::Int));
+        let mut aggregation = Aggregation::new(["count".parse()?]);
+        aggregation.by = vec!["a".parse()?, "b".parse()?];
+        let mut groups = BoundedGroups::new(Grouping::new(&Shape::new(&def), &aggregation)?);
+        groups.most = 64 << 10;
+        let numbers: Vec<u32> = (0..300).collect();
+        let record = format!("{{\"id\":1,\"a\":{numbers:?},\"b\":{numbers:?}}}");
+        assert!(groups.add(record.as_bytes()).is_err());
+        assert!(groups.groups.bytes() < 2 * groups.most);
         Ok(())
     }
 }

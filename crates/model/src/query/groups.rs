@@ -10,12 +10,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use esker_coding::Own;
+
 use super::First;
 use super::group::Group;
 use super::group_state::State;
 use super::grouping::Grouping;
 use super::totals::{KNOWN, Totals, VALUE};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schema::ordered::{ABSENT, FieldValues};
 
 /// Maps whose order depends on what was added alone.
@@ -31,9 +33,11 @@ pub struct Groups {
     /// How often the values of slots occurred, by group, slot and value.
     values: Map<Occurrences>,
     bytes: usize,
+    /// The parts of keys that the current record has, for each field that forms groups.
+    fields: Vec<FieldParts>,
     /// Buffers.
     read: FieldValues,
-    keys: Vec<Key>,
+    key: Vec<u8>,
     item: Vec<u8>,
 }
 
@@ -44,11 +48,20 @@ struct Occurrences {
     count: u64,
 }
 
-/// The key of a group that a record belongs to, and a bit for each field that has a number.
-#[derive(Default, Clone)]
-struct Key {
+/// The different parts of keys that a record's values of a field give, at least one. The record is
+/// in a group for each combination of the fields' parts; these are visited one by one, since there
+/// may be more of them than fit in memory.
+#[derive(Default)]
+struct FieldParts {
+    parts: Vec<Part>,
+    /// The part of the current combination.
+    at: usize,
+}
+
+/// The part of a group's key that a value gives.
+struct Part {
     bytes: Vec<u8>,
-    numbers: u64,
+    is_number: bool,
 }
 
 impl Groups {
@@ -59,8 +72,9 @@ impl Groups {
             states: Map::default(),
             values: Map::default(),
             bytes: 0,
+            fields: Vec::new(),
             read: FieldValues::default(),
-            keys: Vec::new(),
+            key: Vec::new(),
             item: Vec::new(),
         }
     }
@@ -75,43 +89,85 @@ impl Groups {
     /// # Errors
     /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.
     pub fn add(&mut self, json: &[u8]) -> Result<()> {
+        self.add_each(json, &mut |_| Ok(()))
+    }
+
+    /// As [`Groups::add`], with a call of `after_each` whenever the record was added to one group:
+    /// it may [`drain`](Groups::drain) the groups. A record with several arrays may belong to more
+    /// groups than fit in memory.
+    ///
+    /// # Errors
+    /// As [`Groups::add`]; those of `after_each`, after which the record is in some of its groups.
+    pub fn add_each<E: From<Error>>(
+        &mut self,
+        json: &[u8],
+        after_each: &mut dyn FnMut(&mut Groups) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         self.grouping.reader.read(json, &mut self.read);
-        self.find_keys()?;
+        self.find_parts()?;
+        loop {
+            self.add_to_current();
+            after_each(self)?;
+            if !self.advance() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds the record to the group of the current combination of parts.
+    fn add_to_current(&mut self) {
         let Groups {
             grouping,
             states,
             values,
             bytes,
+            fields,
             read,
-            keys,
+            key,
             item,
         } = self;
-        for key in keys.iter() {
-            let state = states.entry(key.bytes.clone()).or_insert_with(|| {
-                let state = State::new(grouping);
-                let slots = size_of_val(state.slots.as_slice());
-                *bytes += key.bytes.len() + slots + size_of::<State>() + ITEM;
-                state
-            });
-            state.numbers |= key.numbers;
-            let mut kept = 0;
-            let grown = state.add(grouping, read, &mut |slot, value| {
-                item.clear();
-                item.extend_from_slice(&key.bytes);
-                item.extend_from_slice(&[VALUE, slot as u8]);
-                item.extend_from_slice(value);
-                match values.get_mut(item.as_slice()) {
-                    Some(known) => known.count += 1,
-                    None => {
-                        kept += item.len() + ITEM;
-                        let group = key.bytes.len() as u32;
-                        values.insert(item.clone(), Occurrences { group, count: 1 });
-                    }
-                }
-            });
-            *bytes += grown + kept;
+        key.clear();
+        let mut numbers = 0;
+        for (at, field) in fields.iter().enumerate() {
+            let part = field.parts.own(field.at);
+            key.extend_from_slice(&part.bytes);
+            numbers |= u64::from(part.is_number) << at;
         }
-        Ok(())
+        let state = states.entry(key.clone()).or_insert_with(|| {
+            let state = State::new(grouping);
+            let slots = size_of_val(state.slots.as_slice());
+            *bytes += key.len() + slots + size_of::<State>() + ITEM;
+            state
+        });
+        state.numbers |= numbers;
+        let mut kept = 0;
+        let grown = state.add(grouping, read, &mut |slot, value| {
+            item.clear();
+            item.extend_from_slice(key);
+            item.extend_from_slice(&[VALUE, slot as u8]);
+            item.extend_from_slice(value);
+            match values.get_mut(item.as_slice()) {
+                Some(known) => known.count += 1,
+                None => {
+                    kept += item.len() + ITEM;
+                    let group = key.len() as u32;
+                    values.insert(item.clone(), Occurrences { group, count: 1 });
+                }
+            }
+        });
+        *bytes += grown + kept;
+    }
+
+    /// Goes on to the next combination of parts; false behind the last one.
+    fn advance(&mut self) -> bool {
+        for field in self.fields.iter_mut().rev() {
+            field.at += 1;
+            if field.at < field.parts.len() {
+                return true;
+            }
+            field.at = 0;
+        }
+        false
     }
 
     /// Adds records of which nothing but the number matters ([`Aggregation::is_count`]).
@@ -123,46 +179,36 @@ impl Groups {
         self.states.insert(Vec::new(), state);
     }
 
-    /// Finds the keys of the groups that the record belongs to.
-    fn find_keys(&mut self) -> Result<()> {
-        let Groups {
-            grouping,
-            read,
-            keys,
-            ..
-        } = self;
-        keys.clear();
-        keys.push(Key::default());
-        for (at, by) in grouping.by.iter().enumerate() {
-            let mut parts: Vec<(Vec<u8>, bool)> = Vec::new();
-            for value in read.of(by.field) {
-                let mut part = Vec::with_capacity(value.bytes.len());
+    /// Finds the parts of the keys of the groups that the record belongs to, and begins with the
+    /// first combination.
+    fn find_parts(&mut self) -> Result<()> {
+        let by = &self.grouping.by;
+        self.fields.resize_with(by.len(), FieldParts::default);
+        for (by, FieldParts { parts, at }) in by.iter().zip(&mut self.fields) {
+            *at = 0;
+            parts.clear();
+            for value in self.read.of(by.field) {
+                let mut bytes = Vec::with_capacity(value.bytes.len());
                 let has_bucket = match &by.buckets {
-                    Some(buckets) => buckets.begin(value, &mut part)?,
+                    Some(buckets) => buckets.begin(value, &mut bytes)?,
                     None => {
-                        part.extend_from_slice(value.bytes);
+                        bytes.extend_from_slice(value.bytes);
                         true
                     }
                 };
                 if has_bucket {
-                    parts.push((part, value.is_number));
+                    let is_number = value.is_number;
+                    parts.push(Part { bytes, is_number });
                 }
             }
             if parts.is_empty() {
-                parts.push((vec![ABSENT], false));
+                let (bytes, is_number) = (vec![ABSENT], false);
+                parts.push(Part { bytes, is_number });
             }
             // Of equal values the number comes first.
-            parts.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-            parts.dedup_by(|a, b| a.0 == b.0);
-            let before = std::mem::take(keys);
-            for key in before {
-                for (part, is_number) in &parts {
-                    let mut key = key.clone();
-                    key.bytes.extend_from_slice(part);
-                    key.numbers |= u64::from(*is_number) << at;
-                    keys.push(key);
-                }
-            }
+            parts
+                .sort_unstable_by(|a, b| a.bytes.cmp(&b.bytes).then(b.is_number.cmp(&a.is_number)));
+            parts.dedup_by(|a, b| a.bytes == b.bytes);
         }
         Ok(())
     }
@@ -225,5 +271,56 @@ impl Groups {
         }
         let first = first.finish().into_iter();
         Ok(first.map(|(_, group)| group).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{DatasetDef, StoredDef};
+    use crate::query::{Aggregation, Shape};
+    use crate::schema::KeyType;
+
+    #[test]
+    fn a_record_of_many_groups_leaves_the_memory_between_two_of_them() {
+        let def = StoredDef::new(&DatasetDef::new("id", KeyType::Int));
+        let mut aggregation = Aggregation::new(["count".parse().unwrap()]);
+        aggregation.by = vec!["a".parse().unwrap(), "b".parse().unwrap()];
+        let grouping = Grouping::new(&Shape::new(&def), &aggregation).unwrap();
+        let numbers: Vec<u32> = (0..60).collect();
+        let record = format!("{{\"id\":1,\"a\":{numbers:?},\"b\":{numbers:?}}}");
+        let mut whole = Groups::new(grouping.clone());
+        whole.add(record.as_bytes()).unwrap();
+        let most = whole.bytes() / 20;
+        let (mut groups, mut entries, mut highest) = (Groups::new(grouping.clone()), Vec::new(), 0);
+        for _ in 0..2 {
+            let mut bound = |groups: &mut Groups| {
+                highest = highest.max(groups.bytes());
+                if groups.bytes() < most {
+                    return Ok(());
+                }
+                groups.drain(&mut |entry| {
+                    entries.push(entry.to_vec());
+                    Ok::<_, Error>(())
+                })
+            };
+            groups.add_each(record.as_bytes(), &mut bound).unwrap();
+        }
+        assert!(highest <= 2 * most, "{highest} of {most}");
+        let mut rest = |entry: &[u8]| {
+            entries.push(entry.to_vec());
+            Ok::<_, Error>(())
+        };
+        groups.drain(&mut rest).unwrap();
+        entries.sort_unstable();
+        let (mut totals, mut all) = (Totals::new(grouping), Vec::new());
+        for entry in entries {
+            all.extend(totals.push(&entry).unwrap());
+        }
+        all.extend(totals.finish().unwrap());
+        whole.add(record.as_bytes()).unwrap();
+        let expected = whole.finish().unwrap();
+        assert_eq!(expected.len(), 3600);
+        assert_eq!(format!("{all:?}"), format!("{expected:?}"));
     }
 }

@@ -25,11 +25,26 @@ use esker_coding::{Own, Reader};
 use super::key_fields::{MOST, several_paths};
 use super::path::Path;
 use super::scalars::{split_int, take_string};
-use super::types::Type;
+use super::types::{MAX_INDEXED_VALUE, Type};
 use crate::error::{Error, Result};
 
 /// The most combinations of a record in which several fields have several values.
 pub(super) const MOST_COMBINATIONS: usize = 64;
+
+/// The most bytes of all combinations of a record: a long value is in as many combinations as an
+/// array beside it has elements.
+pub(super) const MOST_COMBINED_BYTES: usize = 16 << 20;
+
+/// The reason why the values of a record are not combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CombineError {
+    /// Several fields have several values, and there are this many combinations.
+    Count(usize),
+    /// The longest combination has this many bytes.
+    Longest(usize),
+    /// All combinations have this many bytes together.
+    Bytes(usize),
+}
 
 /// Begins a mark, in the place of the number of fields.
 const SEVERAL: u8 = 0xfe;
@@ -230,15 +245,14 @@ impl FoundFields {
     }
 
     /// Appends the combinations of the values of an attribute of `fields` fields to `out`, then the
-    /// marks, and passes the end of each to `each`. Returns the number of combinations if there are
-    /// too many.
+    /// marks, and passes the end of each to `each`. If they exceed a limit, nothing is appended.
     pub(super) fn combine(
         &self,
         attribute: u32,
         fields: usize,
         out: &mut Vec<u8>,
         each: &mut dyn FnMut(usize),
-    ) -> std::result::Result<(), usize> {
+    ) -> std::result::Result<(), CombineError> {
         let mut spans = [(0, 0); MOST];
         let mut used = 0;
         for (span, field) in spans.iter_mut().zip(0..fields as u32) {
@@ -263,8 +277,25 @@ impl FoundFields {
         let count = lengths().fold(1, usize::saturating_mul);
         let arrays = lengths().filter(|length| *length > 1).count();
         if arrays > 1 && count > MOST_COMBINATIONS {
-            return Err(count);
+            return Err(CombineError::Count(count));
         }
+        // Every value of a field is in equally many combinations; an absent one takes a byte. The
+        // byte that begins a combination is the number of fields.
+        let (mut longest, mut bytes) = (1, count);
+        for list in lists() {
+            let lengths = || list.iter().map(|one| one.to - one.from);
+            longest += lengths().max().unwrap_or(1);
+            let each = count / list.len().max(1);
+            let all = lengths().sum::<usize>().max(1);
+            bytes = all.saturating_mul(each).saturating_add(bytes);
+        }
+        if longest > MAX_INDEXED_VALUE {
+            return Err(CombineError::Longest(longest));
+        }
+        if bytes > MOST_COMBINED_BYTES {
+            return Err(CombineError::Bytes(bytes));
+        }
+        let begin = out.len();
         for number in 0..count {
             out.push(fields as u8);
             // The number of a combination has a digit for each field.
@@ -278,6 +309,7 @@ impl FoundFields {
             }
             each(out.len());
         }
+        debug_assert_eq!(out.len() - begin, bytes, "the bytes were counted exactly");
         for (field, list) in lists().enumerate().skip(1) {
             if list.len() > 1 {
                 out.extend_from_slice(&several(field));
@@ -295,7 +327,7 @@ mod tests {
     use super::*;
 
     /// The combinations of values that are given for each field.
-    fn combined(fields: &[(Type, Vec<Value>)]) -> std::result::Result<Vec<Vec<u8>>, usize> {
+    fn combined(fields: &[(Type, Vec<Value>)]) -> std::result::Result<Vec<Vec<u8>>, CombineError> {
         let mut found = FoundFields::default();
         for (field, (ty, values)) in fields.iter().enumerate() {
             for value in values {
@@ -379,7 +411,65 @@ mod tests {
         // A list that is alone may be of any length.
         assert_eq!(combined(&[ints(1), none, ints(5000)]).unwrap().len(), 5001);
         assert_eq!(combined(&[ints(8), ints(8)]).unwrap().len(), 65);
-        assert_eq!(combined(&[ints(5), ints(13)]), Err(65));
+        assert_eq!(combined(&[ints(5), ints(13)]), Err(CombineError::Count(65)));
+    }
+
+    #[test]
+    fn combinations_are_refused_before_they_are_made() {
+        let mut found = FoundFields::default();
+        let mut add = |field, ty, value: Value| {
+            found.add(0, field, ty, |out| {
+                value.encode(out);
+                true
+            });
+        };
+        // A value that is itself within the limit, and beside it an array: 3 GB together.
+        add(0, Type::String, Value::String("x".repeat(30_000)));
+        (0..100_000).for_each(|n| add(1, Type::Int, Value::Int(n)));
+        // Of two fields none is too long, but both are.
+        for field in [0, 1] {
+            found.add(1, field, Type::String, |out| {
+                Value::String("x".repeat(MAX_INDEXED_VALUE / 2)).encode(out);
+                true
+            });
+        }
+        found.sort();
+        let mut out = vec![7];
+        let mut each = |_| panic!("nothing is made");
+        let large: usize = (0..100_000)
+            .map(|n| 1 + 1 + 30_000 + 2 + 1 + Value::Int(n).encoded().len())
+            .sum();
+        assert_eq!(
+            found.combine(0, 2, &mut out, &mut each),
+            Err(CombineError::Bytes(large))
+        );
+        assert_eq!(
+            found.combine(1, 2, &mut out, &mut each),
+            Err(CombineError::Longest(MAX_INDEXED_VALUE + 7))
+        );
+        assert_eq!((out.len(), out.capacity()), (1, 1));
+    }
+
+    #[test]
+    fn the_bytes_of_combinations_have_an_exact_limit() {
+        // A combination is 8 KiB: beside the text are the number of fields, both tags, the end of
+        // the text and the integer.
+        let one = Value::Int(1);
+        let length = (8 << 10) - 5 - one.encoded().len();
+        let texts = |n: usize| {
+            let texts = (0..n).map(|n| Value::String(format!("{n:0length$}")));
+            (Type::String, texts.collect::<Vec<_>>())
+        };
+        let one = (Type::Int, vec![one]);
+        let most = MOST_COMBINED_BYTES / (8 << 10);
+        let all = combined(&[texts(most), one.clone()]).unwrap();
+        assert_eq!(all.len(), most);
+        assert!(all.iter().all(|combination| combination.len() == 8 << 10));
+        let larger = MOST_COMBINED_BYTES + (8 << 10);
+        assert_eq!(
+            combined(&[texts(most + 1), one]).err(),
+            Some(CombineError::Bytes(larger))
+        );
     }
 
     #[test]

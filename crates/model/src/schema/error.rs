@@ -103,6 +103,16 @@ pub enum RecordErrorKind {
         /// Their number.
         count: usize,
     },
+    /// The combinations of values of a compound index are too large together: a long value beside
+    /// an array is in as many index entries as the array has elements.
+    CombinationsTooLarge {
+        /// The fields.
+        path: Path,
+        /// The maximum length of all their encodings in bytes.
+        limit: usize,
+        /// Their length in bytes.
+        length: usize,
+    },
 }
 
 impl fmt::Display for RecordErrorKind {
@@ -177,6 +187,15 @@ impl fmt::Display for RecordErrorKind {
                 f,
                 "the fields {path} have {count} combinations of values, over the limit of {limit} \
                  for a compound index"
+            ),
+            RecordErrorKind::CombinationsTooLarge {
+                path,
+                limit,
+                length,
+            } => write!(
+                f,
+                "the combinations of values of the fields {path} are {length} bytes long, over the \
+                 limit of {limit} for a compound index"
             ),
         }
     }

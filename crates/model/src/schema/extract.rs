@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use esker_coding::Own;
 
 use super::at_path::Found;
-use super::compound::MOST_COMBINATIONS;
+use super::compound::{CombineError, MOST_COMBINATIONS, MOST_COMBINED_BYTES};
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::extracted::{Entry, Extracted};
@@ -20,9 +20,8 @@ use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::{without_negative_zeros, without_repeated_names};
 use super::scalars::encode_int;
 use super::time::Offset;
-use super::types::MAX_PRIMARY_KEY;
-use super::types::{KeyType, Type};
-use super::value::{MAX_INDEXED_VALUE, decode_key, other};
+use super::types::{KeyType, MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Type};
+use super::value::{decode_key, other};
 use super::walk::{Numbers, Rest, Sink, Trie};
 use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
@@ -491,31 +490,38 @@ impl Collector<'_> {
                 ..
             } = &mut *self.out;
             let mut start = values.len();
-            let mut longest = 0;
             let combined = found.combine(attribute, fields.len(), values, &mut |end| {
                 entries.push(Entry {
                     attribute,
                     start,
                     end,
                 });
-                longest = longest.max(end - start);
                 start = end;
             });
-            let (path, refused) = (path.clone(), &mut *self);
+            let path = path.clone();
             match combined {
-                Err(count) => refused.refuse(RecordErrorKind::TooManyCombinations {
-                    path,
-                    limit: MOST_COMBINATIONS,
-                    count,
-                }),
-                Ok(()) if longest > MAX_INDEXED_VALUE => {
-                    refused.refuse(RecordErrorKind::ValueTooLong {
+                Ok(()) => {}
+                Err(CombineError::Count(count)) => {
+                    self.refuse(RecordErrorKind::TooManyCombinations {
                         path,
-                        limit: MAX_INDEXED_VALUE,
-                        length: longest,
+                        limit: MOST_COMBINATIONS,
+                        count,
                     });
                 }
-                Ok(()) => {}
+                Err(CombineError::Longest(length)) => {
+                    self.refuse(RecordErrorKind::ValueTooLong {
+                        path,
+                        limit: MAX_INDEXED_VALUE,
+                        length,
+                    });
+                }
+                Err(CombineError::Bytes(length)) => {
+                    self.refuse(RecordErrorKind::CombinationsTooLarge {
+                        path,
+                        limit: MOST_COMBINED_BYTES,
+                        length,
+                    });
+                }
             }
         }
     }

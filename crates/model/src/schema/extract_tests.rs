@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
-use super::value::MAX_INDEXED_VALUE;
+use super::types::MAX_INDEXED_VALUE;
 use super::*;
 
 const SEED: u64 = 0x5eed_0002;

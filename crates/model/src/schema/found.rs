@@ -4,8 +4,8 @@ use super::at_path::Found;
 use super::exact::float_of;
 use super::scalars::{encode_bool, encode_float, encode_int, encode_string};
 use super::time::{self, Offset};
-use super::types::Type;
-use super::value::{MAX_INDEXED_VALUE, other};
+use super::types::{MAX_INDEXED_VALUE, Type};
+use super::value::other;
 
 // Not inlined: otherwise the optimiser runs the slow conversions before the match, for values of
 // every type.

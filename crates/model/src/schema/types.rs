@@ -200,6 +200,9 @@ impl FromStr for Type {
     }
 }
 
+/// The longest value of an indexed attribute, in encoded bytes.
+pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
+
 /// The longest primary key, in encoded bytes.
 pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 

@@ -35,9 +35,6 @@ use super::time;
 use super::types::{KeyType, MAX_PRIMARY_KEY, Type};
 use crate::geometry::{Point, Space};
 
-/// Longest value of an indexed attribute, in encoded bytes.
-pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
-
 /// The stand-ins for values without an encoding ([`other`]).
 const OTHER_INT: &[u8] = &[0xff];
 const OTHER_FLOAT: &[u8] = &[0xff; 8];

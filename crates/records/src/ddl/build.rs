@@ -32,8 +32,6 @@ struct Gather<'a> {
     dataset: &'a Handle,
     staging: TreeId,
     attribute: &'a Attribute,
-    /// Its index among the extracted attributes.
-    place: usize,
     progress: StagingProgress,
     piece: StagedPiece,
     /// The size in bytes at which a piece is written.
@@ -43,10 +41,8 @@ struct Gather<'a> {
 }
 
 /// Visits the tokens of a version, for which an index has one entry each. The newest version must
-/// fit the attribute, which is at `place` among the extracted ones; older ones that do not fit have
-/// no index entries.
+/// fit the attribute; older ones that do not fit have no index entries.
 fn each_token(
-    place: usize,
     attribute: &Attribute,
     remarks: &Remarks,
     version: &RecordVersion<'_>,
@@ -59,7 +55,7 @@ fn each_token(
         Ok(found) => {
             if attribute.id >= record.known() {
                 for (_, remark) in values.remarks() {
-                    remarks.add(place, &attribute.path, attribute.ty, remark);
+                    remarks.add(&attribute.path, attribute.ty, remark);
                 }
             }
             let found = found.iter().map(Vec::as_slice);
@@ -76,10 +72,8 @@ fn each_token(
 impl BackfillTarget for Gather<'_> {
     fn take(&mut self, version: &RecordVersion<'_>) -> Result<()> {
         let remarks = &self.dataset.current.remarks;
-        let (place, attribute) = (self.place, self.attribute);
         each_token(
-            place,
-            attribute,
+            self.attribute,
             remarks,
             version,
             &mut self.values,
@@ -181,7 +175,6 @@ impl Build<'_, '_> {
             dataset,
             staging,
             attribute,
-            place: self.building.place,
             progress,
             piece: StagedPiece::new(attribute),
             limit: loan.bytes(),
@@ -199,9 +192,8 @@ impl Build<'_, '_> {
         if self.building.is_new {
             let mut values = Extracted::default();
             let remarks = &self.backfill.dataset.current.remarks;
-            let place = self.building.place;
             let mut check = |version: &RecordVersion<'_>| {
-                each_token(place, attribute, remarks, version, &mut values, &mut |_| {})
+                each_token(attribute, remarks, version, &mut values, &mut |_| {})
             };
             let begin = BackfillPosition::default();
             self.records = self.backfill.run(begin, &mut check)?.records;

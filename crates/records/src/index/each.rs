@@ -2,7 +2,7 @@
 //! an entry of the tree into index entries.
 
 use esker_lsm::coding::Misplaced;
-use esker_lsm::{Cursor, Kind, Seq};
+use esker_lsm::{Cursor, EntryCursor, Kind, Seq};
 use esker_model::range::Range;
 
 use super::kind::{Attribute, Entry, IndexType, TreeRange, VisitEntry, VisitPosting};
@@ -37,14 +37,29 @@ pub(crate) fn each_entry<E: VisitError>(
     };
     let bounds = range.and_then(|range| Some(attribute.index()?.bounds(range)));
     let mut cursor = lookup.snapshot.entries(attribute.index_tree()?, readahead);
-    for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
+    let bounds = bounds.unwrap_or_else(|| vec![all]);
+    let walked = each_between(&mut cursor, attribute, range, &bounds, visit);
+    // Also if the visitor ended the walk.
+    lookup.index_cost.absorb(&cursor.cost());
+    walked
+}
+
+/// Visits the index entries in `bounds` whose values lie in `range`.
+fn each_between<E: VisitError>(
+    cursor: &mut EntryCursor,
+    attribute: &Attribute,
+    range: Option<&Range>,
+    bounds: &[TreeRange],
+    visit: &mut VisitEntryOr<'_, E>,
+) -> std::result::Result<(), E> {
+    for TreeRange { lo, hi, exact } in bounds {
         let filter = range.filter(|_| !exact);
         let mut inside = |value: &[u8], key: &[u8], seq| match filter {
             Some(range) if !range.contains(value) => Ok(()),
             _ => visit(value, key, seq),
         };
         let mut last_key: Option<Vec<u8>> = None;
-        cursor.within(&lo, hi.as_deref());
+        cursor.within(lo, hi.as_deref());
         cursor.seek_first()?;
         while cursor.valid() {
             let is_newest = last_key.as_deref() != Some(cursor.key());
@@ -64,7 +79,6 @@ pub(crate) fn each_entry<E: VisitError>(
             cursor.next()?;
         }
     }
-    lookup.index_cost.absorb(&cursor.cost());
     Ok(())
 }
 

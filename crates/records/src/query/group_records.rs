@@ -47,6 +47,14 @@ impl Spill {
         })
     }
 
+    /// Moves all groups to the sorter if they take more than `share` bytes.
+    fn bound(&mut self, groups: &mut Groups, share: usize) -> Result<()> {
+        if groups.bytes() > share {
+            self.take(groups)?;
+        }
+        Ok(())
+    }
+
     /// The entries in order.
     pub(super) fn finish(self) -> Result<Sorted> {
         Ok(self.sorter.finish()?)
@@ -122,10 +130,7 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
     let mut spill = Spill::new(&shared.group, share);
     let mut added = Ok(());
     let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
-        added = groups.add(record.json()).map_err(Error::from);
-        if groups.bytes() > share && added.is_ok() {
-            added = spill.take(&mut groups);
-        }
+        added = groups.add_each(record.json(), &mut |groups| spill.bound(groups, share));
         match added {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -232,10 +237,7 @@ impl ScanTask<'_> {
                 steps.answers += 1;
                 let json = RecordRef::body_of(cursor.value());
                 let json = json.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-                groups.add(json)?;
-                if groups.bytes() > self.share {
-                    spill.take(&mut groups)?;
-                }
+                groups.add_each(json, &mut |groups| spill.bound(groups, self.share))?;
             }
             cursor.next()?;
         }

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::Account;
 use esker_model::condition::{AreaExpr, field};
 use esker_model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
 use esker_model::query::{CellCount, CellCounts, Latest, LatestPer, Nearest, Neighbour};
@@ -19,7 +20,7 @@ use super::explain::Explain;
 use super::input::Query;
 use super::run::{self, Costs, DrivingIndex, Run};
 use crate::error::{Error, Result};
-use crate::index::{self, Candidate};
+use crate::index::{self, Candidate, WalkEnd};
 use esker_model::Record;
 
 /// The density around a point is taken from the smallest cell with this many times the wanted
@@ -28,6 +29,10 @@ const CELL_FACTOR: u64 = 4;
 
 /// The first circle is expected to have this many times the wanted number of records.
 const CIRCLE_FACTOR: f64 = 3.0;
+
+/// The memory of a point in a circle beside its candidate: its distance, the allocation of the key,
+/// and what a growing list has in reserve.
+const POINT_BYTES: usize = 2 * size_of::<(f64, Candidate)>();
 
 /// Slightly more than half of the earth's circumference: no two points are farther apart.
 const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
@@ -107,7 +112,8 @@ impl Query {
 
     /// The `k` nearest of the records that meet the conditions, a circle among them; `None` unless
     /// an index of the points with its own tree drives the query: its keys give the distances, so
-    /// that only the nearest records are read.
+    /// that only the nearest records are read. `None` also if the circle has more points than the
+    /// query's memory holds.
     fn in_circle(
         self,
         path: &Path,
@@ -126,7 +132,8 @@ impl Query {
             return Ok(None);
         };
         let lookup = run.context.indexes();
-        let mut found: Vec<(f64, Candidate)> = Vec::new();
+        let loan = run.context.view.dataset.shared.borrow(Account::Queries);
+        let (mut found, mut bytes): (Vec<(f64, Candidate)>, usize) = (Vec::new(), 0);
         let validity = &run.context.validity;
         let mut add = |value: &[u8], key: &[u8], seq| {
             if let Some(point) = decode_point(space, value)
@@ -137,11 +144,19 @@ impl Query {
                     key: key.to_vec(),
                     record: None,
                 };
+                bytes += candidate.bytes() + POINT_BYTES;
+                if bytes > loan.bytes() {
+                    return Err(WalkEnd::Broken);
+                }
                 found.push((distance(space, from, point), candidate));
             }
             Ok(())
         };
-        index::each_point::<Error>(&lookup, attribute, range, &mut add)?;
+        match index::each_point(&lookup, attribute, range, &mut add) {
+            Ok(()) => {}
+            Err(WalkEnd::Broken) => return Ok(None),
+            Err(WalkEnd::Failed(error)) => return Err(error),
+        }
         found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         let at = PointAt::new(path)?;
         let candidates = found.into_iter().map(|(_, candidate)| candidate);

@@ -1,24 +1,24 @@
 //! Remarks about accepted records: values that may be mistakes, such as a time in the year 50000.
 //! Each kind of remark is made once for an attribute.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
 
 use esker_lsm::coding::Own;
 use esker_model::schema::{Path, Remark, Type};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 /// Remarks that wait to be taken, and a record of the remarks made before.
 #[derive(Default)]
 pub(crate) struct Remarks {
-    /// For each kind of remark, a bit per attribute; attributes whose places differ by a multiple
-    /// of 64 share one.
-    made: [AtomicU64; 5],
+    /// For each kind of remark, the fields about which it was made. Not the places of attributes:
+    /// these change when an attribute is added or dropped.
+    made: [RwLock<BTreeSet<Path>>; 5],
     waiting: Mutex<Vec<String>>,
 }
 
 impl Remarks {
-    /// Adds a remark about the attribute at index `place` of the layout, unless it was made before.
-    pub(crate) fn add(&self, place: usize, path: &Path, ty: Type, remark: Remark) {
+    /// Adds a remark about the field at `path`, unless it was made before.
+    pub(crate) fn add(&self, path: &Path, ty: Type, remark: Remark) {
         let kind = match remark {
             Remark::NoOffset => 0,
             Remark::FarNumber(_) => 1,
@@ -26,17 +26,10 @@ impl Remarks {
             Remark::NoPoint => 3,
             Remark::FarText(_) => 4,
         };
-        let bit = 1 << (place % 64);
         let made = self.made.own(kind);
-        if made.load(Ordering::Relaxed) & bit == 0
-            && made.fetch_or(bit, Ordering::Relaxed) & bit == 0
-        {
-            let text = text(path, ty, remark);
-            let mut waiting = self.waiting.lock();
-            // The same field may be indexed and be the expiry time, which makes one remark twice.
-            if !waiting.contains(&text) {
-                waiting.push(text);
-            }
+        let is_known = made.read().contains(path);
+        if !is_known && made.write().insert(path.clone()) {
+            self.waiting.lock().push(text(path, ty, remark));
         }
     }
 

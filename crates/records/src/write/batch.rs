@@ -216,7 +216,7 @@ impl DatasetWrites {
                     continue;
                 }
             };
-            self.dataset.current.remarks.add(at, path, ty, remark);
+            self.dataset.current.remarks.add(path, ty, remark);
         }
     }
 

@@ -32,9 +32,19 @@ fn dataset(kind: IndexKind, maintenance: Maintenance, records: u64) -> Dataset {
 }
 
 fn dataset_of(paths: &[&str], kind: IndexKind, maintenance: Maintenance, records: u64) -> Dataset {
+    dataset_with(4 << 20, paths, kind, maintenance, records)
+}
+
+fn dataset_with(
+    memory: usize,
+    paths: &[&str],
+    kind: IndexKind,
+    maintenance: Maintenance,
+    records: u64,
+) -> Dataset {
     let options = Options::new()
         .fs(Arc::new(Memory::new()))
-        .memory_budget(4 << 20)
+        .memory_budget(memory)
         .durability(Durability::Os)
         .background(false);
     let db = Database::create_or_open(FsPath::new(common::DIR), options).unwrap();
@@ -170,6 +180,32 @@ fn what_the_entries_decide_is_counted_without_a_record() {
         assert_eq!(count, right - 2 + 1, "{explain}");
         assert_eq!(explain.steps.fetched, 0, "{explain}");
     }
+}
+
+#[test]
+fn lists_that_are_given_up_count_among_the_reads() {
+    let (memory, kind) = (512 << 10, IndexKind::Composite);
+    let dataset = dataset_with(
+        memory,
+        &["c", "d"],
+        kind,
+        Maintenance::MutableBitmap,
+        RECORDS,
+    );
+    let count = |condition: &str| {
+        let query = find(&dataset, condition).combining(Combining::Always);
+        let (count, explain) = query.count_explained().unwrap();
+        let blocks = explain.cost.index.as_ref().unwrap().data_blocks;
+        (count, blocks, explain)
+    };
+    let (entries, one, explain) = count("d = 2");
+    assert_eq!(explain.steps.fetched, 0, "{explain}");
+    // The numbers of the first list do not fit in the memory: it is given up behind its middle. Then
+    // it is read whole, but its entries alone do not decide the count. So the records are read: the
+    // list is given up once more, sooner, and read whole for their keys.
+    let (_, both, explain) = count("c = 1 and d = 2");
+    assert_eq!(explain.steps.fetched, entries, "{explain}");
+    assert!(2 * both > 5 * one, "{both}, {one} of one list: {explain}");
 }
 
 #[test]

@@ -46,6 +46,7 @@ mod maintenance_errors;
 #[cfg(target_os = "linux")]
 mod many_keys;
 mod memory;
+mod nearest;
 mod notes;
 mod obsolete_set;
 mod odd_values;
@@ -57,6 +58,7 @@ mod place_and_times;
 mod questions;
 mod range_filter;
 mod rebuild;
+mod remarks;
 mod rename;
 mod repair;
 #[cfg(unix)]
