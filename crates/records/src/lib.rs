@@ -11,7 +11,7 @@
 //! | open a store, set its memory and durability | [`Database`], [`Options`] |
 //! | define a dataset: key, indexes, time to live, versions | [`DatasetDef`], [`Index`] |
 //! | write, read, update one record | [`Dataset`], [`Update`] |
-//! | write several as one, with conditions | [`Batch`], [`WriteBatch`] |
+//! | write several as one, with conditions | [`Batch`] |
 //! | query | [`field`], [`Query`], [`DatasetSnapshot`] |
 //! | follow changes | [`Dataset::changes`], [`Changes`] |
 //! | change indexes, repair | [`Dataset::add_index`], [`Dataset::repair`], [`Task`] |
@@ -163,6 +163,11 @@ pub mod schema {
         let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
         infer_key(&samples, path)
     }
+}
+
+/// The datasets that a [`Batch`] writes to, as types.
+pub mod batch {
+    pub use crate::api::{AnyDataset, OneDataset};
 }
 
 /// The parts of an explanation of a query ([`Explain`]).

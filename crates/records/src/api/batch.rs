@@ -1,19 +1,27 @@
-//! Batches of writes to any datasets of a store.
+//! Batches of writes: the type, and the operations that batches over several datasets
+//! (`batch_any_dataset.rs`) and batches of one dataset (`batch_one_dataset.rs`) share.
 
-use std::sync::Arc;
+use std::marker::PhantomData;
 
-use esker_lsm::{Durability, Seq};
-use esker_model::{AsKey, PrimaryKey};
-use serde::Serialize;
+use esker_lsm::Durability;
+use esker_model::Key;
 
 use super::batch_writes::BatchWrites;
-use super::dataset::Dataset;
 use crate::error::Result;
-use crate::store::Store;
+use crate::store::Handle;
 
-/// Writes to any datasets of a store that are applied together or not at all
-/// ([`crate::Database::batch`]). A batch can be filled again after a commit, which saves
-/// allocations.
+/// Writes that are applied together or not at all. A batch can be filled again after a commit,
+/// which saves allocations.
+///
+/// The two kinds of batch have the same operations, and differ in the datasets that they write to:
+///
+/// - [`Database::batch`](crate::Database::batch) makes a batch for any datasets of the store, a
+///   `Batch`. Each write names its dataset: `batch.put(&dataset, &record)`.
+/// - [`Dataset::batch`](crate::Dataset::batch) makes a batch for that dataset, a
+///   [`WriteBatch<K>`](WriteBatch). Its writes do not name it: `batch.put(&record)`. Only this kind
+///   stores notes beside the records, and gives the key of the last one (`last_key`).
+///
+/// A batch over several datasets:
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,138 +48,86 @@ use crate::store::Store;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Batch(BatchWrites);
+///
+/// A batch of one dataset, which can also store a note beside the records:
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// use esker::{Database, DatasetDef, Options, WriteBatch};
+/// use serde_json::json;
+///
+/// let db = Database::create_or_open(dir.path(), Options::default())?;
+/// let visits = db.create_dataset::<u64>("visits", DatasetDef::key("id"))?;
+///
+/// let mut batch: WriteBatch<u64> = visits.batch();
+/// for id in 1..=3 {
+///     batch.put(&json!({"id": id, "user": "ann"}))?;
+/// }
+/// batch.delete(2)?;
+/// batch.note("imported", Some(b"file 1, line 3"))?;
+/// batch.commit()?;
+///
+/// assert_eq!(visits.scan(..).count(), 2);
+/// assert_eq!(visits.notes()?["imported"], b"file 1, line 3");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `D` is [`AnyDataset`] or [`OneDataset<K>`](OneDataset). A function for both kinds is generic:
+///
+/// ```
+/// fn commit_if_large<D>(batch: &mut esker::Batch<D>) -> esker::Result<()> {
+///     if batch.bytes() < 1 << 20 {
+///         return Ok(());
+///     }
+///     batch.commit()
+/// }
+/// ```
+pub struct Batch<D = AnyDataset> {
+    pub(super) writes: BatchWrites,
+    pub(super) dataset: D,
+}
 
-impl Batch {
-    pub(crate) fn new(store: Arc<Store>) -> Batch {
-        Batch(BatchWrites::new(store))
-    }
+/// A batch of one dataset, whose writes do not name it ([`crate::Dataset::batch`]): the other kind
+/// of [`Batch`].
+pub type WriteBatch<K = Key> = Batch<OneDataset<K>>;
 
+/// Marks a [`Batch`] that writes to any datasets of its store: each write names its dataset.
+pub struct AnyDataset(pub(super) ());
+
+/// The dataset that a [`WriteBatch`] writes to, which has keys of type `K`.
+pub struct OneDataset<K> {
+    pub(super) handle: Handle,
+    pub(super) key: PhantomData<fn() -> K>,
+}
+
+/// Operations of both kinds of batch.
+impl<D> Batch<D> {
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
-    pub fn durability(&mut self, durability: Durability) -> &mut Batch {
-        self.0.durability = durability;
+    pub fn durability(&mut self, durability: Durability) -> &mut Batch<D> {
+        self.writes.durability = durability;
         self
-    }
-
-    /// Adds a record, anything that serialises as a JSON object; it replaces the record with the
-    /// same key.
-    ///
-    /// # Errors
-    /// [`crate::Error::Record`] if the record does not fit the dataset's definition;
-    /// [`crate::Error::BadInput`] if it cannot be serialised, or the dataset belongs to another
-    /// store. An error leaves the batch unchanged.
-    pub fn put<K, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        record: &(impl Serialize + ?Sized),
-    ) -> Result<()> {
-        self.0.put(&dataset.handle, record)
-    }
-
-    /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn put_json<K, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        json: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.0.put_json(&dataset.handle, json.as_ref())
-    }
-
-    /// Adds a record whose key must be new when the batch is committed: neither the store nor
-    /// another insert of the batch may have it. A `put` of the same key in the same batch is not
-    /// checked.
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn insert<K, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        record: &(impl Serialize + ?Sized),
-    ) -> Result<()> {
-        self.0.insert(&dataset.handle, record)
-    }
-
-    /// As [`Batch::insert`], for the text of a JSON object, which is stored byte for byte.
-    ///
-    /// # Errors
-    /// As [`Batch::put`].
-    pub fn insert_json<K, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        json: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.0.insert_json(&dataset.handle, json.as_ref())
-    }
-
-    /// Adds the deletion of a key, whether or not it has a record.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadInput`] if the key is not of the dataset's type, or the dataset belongs
-    /// to another store.
-    pub fn delete<K: PrimaryKey, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        key: impl AsKey<K>,
-    ) -> Result<()> {
-        let key = key.as_key(dataset.handle.key_type())?;
-        self.0.of(&dataset.handle)?.delete(&key)
-    }
-
-    /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
-    /// Otherwise the commit writes nothing and fails with [`crate::Error::Conflict`], which names
-    /// the key ([`crate::Error::conflict`]). The commit returns this error only once the
-    /// conflicting write is visible, so reading again at once returns the current record.
-    ///
-    /// # Errors
-    /// As [`Batch::delete`].
-    pub fn if_absent<K: PrimaryKey, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        key: impl AsKey<K>,
-    ) -> Result<()> {
-        let key = key.as_key(dataset.handle.key_type())?;
-        self.0.of(&dataset.handle)?.expect(&key, None);
-        Ok(())
-    }
-
-    /// Requires that the record of `key` at the commit is the one that write `seq` put
-    /// ([`crate::Record::seq`]), regardless of the batch's own writes. Otherwise the commit fails
-    /// as described at [`Batch::if_absent`].
-    ///
-    /// # Errors
-    /// As [`Batch::delete`].
-    pub fn if_seq<K: PrimaryKey, V>(
-        &mut self,
-        dataset: &Dataset<K, V>,
-        key: impl AsKey<K>,
-        seq: Seq,
-    ) -> Result<()> {
-        let key = key.as_key(dataset.handle.key_type())?;
-        self.0.of(&dataset.handle)?.expect(&key, Some(seq));
-        Ok(())
     }
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.writes.len()
     }
 
-    /// True if there is nothing to write.
+    /// True if there are no puts, inserts or deletions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.0.bytes()
+        self.writes.bytes()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.writes.clear();
     }
 
     /// Writes the whole batch or nothing, and empties it.
@@ -182,6 +138,6 @@ impl Batch {
     /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
     /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
-        self.0.commit()
+        self.writes.commit()
     }
 }

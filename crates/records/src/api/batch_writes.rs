@@ -1,10 +1,10 @@
-//! The writes of a batch, by dataset: what [`Batch`](super::Batch) and
-//! [`WriteBatch`](super::WriteBatch) share.
+//! The writes of a [`Batch`](super::Batch), by dataset.
 
 use std::sync::Arc;
 
-use esker_lsm::Durability;
 use esker_lsm::coding::Misplaced;
+use esker_lsm::{Durability, Seq};
+use esker_model::{AsKey, PrimaryKey};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -95,6 +95,28 @@ impl BatchWrites {
         result
     }
 
+    /// Adds the deletion of a key, which need not have a record.
+    pub(super) fn delete<K: PrimaryKey>(
+        &mut self,
+        dataset: &Handle,
+        key: impl AsKey<K>,
+    ) -> Result<()> {
+        let key = key.as_key(dataset.key_type())?;
+        self.of(dataset)?.delete(&key)
+    }
+
+    /// Adds a condition on the record of a key ([`DatasetWrites::expect`]).
+    pub(super) fn expect<K: PrimaryKey>(
+        &mut self,
+        dataset: &Handle,
+        key: impl AsKey<K>,
+        seq: Option<Seq>,
+    ) -> Result<()> {
+        let key = key.as_key(dataset.key_type())?;
+        self.of(dataset)?.expect(&key, seq);
+        Ok(())
+    }
+
     /// The number of puts, inserts and deletions.
     pub(super) fn len(&self) -> usize {
         self.datasets.iter().map(DatasetWrites::len).sum()
@@ -105,10 +127,10 @@ impl BatchWrites {
         self.datasets.iter().map(DatasetWrites::bytes).sum()
     }
 
-    /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
-    /// is none.
+    /// The encoded key of the last record that was put or inserted, in a batch of one dataset;
+    /// empty if there is none.
     pub(super) fn last_key(&self) -> &[u8] {
-        debug_assert!(self.datasets.len() <= 1, "the batch is for one dataset");
+        debug_assert!(self.datasets.len() <= 1, "the batch is of one dataset");
         match self.datasets.first() {
             Some(writes) => writes.last_key(),
             None => &[],

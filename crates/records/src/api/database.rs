@@ -205,7 +205,7 @@ impl Database {
     /// An empty batch of writes to any datasets of the store, which are applied together or not at
     /// all.
     pub fn batch(&self) -> Batch {
-        Batch::new(self.shared.clone())
+        Batch::of_store(self.shared.clone())
     }
 
     /// The shared state of the dataset called `name`.

@@ -13,11 +13,11 @@ use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 use serde::Serialize;
 
 use super::aggregate::AggregateQuery;
+use super::batch::WriteBatch;
 use super::dataset_snapshot::DatasetSnapshot;
 use super::query::{Query, Scan};
 use super::reading::{check_key_type, get_many, scan};
 use super::versions::{KeyVersions, ValueVersions};
-use super::write_batch::WriteBatch;
 use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::Result;
 use crate::feed::{Changes, ChangesFrom};
@@ -173,9 +173,10 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         Ok((self.handle.layout().shape).parse_value(&path.into_path()?, text)?)
     }
 
-    /// An empty batch of writes that are applied together or not at all.
+    /// An empty batch of writes to this dataset, which are applied together or not at all
+    /// ([`Batch`](super::Batch)).
     pub fn batch(&self) -> WriteBatch<K> {
-        WriteBatch::new(self.handle.clone())
+        WriteBatch::of_dataset(self.handle.clone())
     }
 
     /// Puts a record, anything that serialises as a JSON object; it replaces the record with the

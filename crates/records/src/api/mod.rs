@@ -4,6 +4,8 @@
 
 mod aggregate;
 mod batch;
+mod batch_any_dataset;
+mod batch_one_dataset;
 mod batch_writes;
 mod database;
 mod dataset;
@@ -17,10 +19,9 @@ mod snapshots;
 mod space;
 mod task;
 mod versions;
-mod write_batch;
 
 pub use aggregate::AggregateQuery;
-pub use batch::Batch;
+pub use batch::{AnyDataset, Batch, OneDataset, WriteBatch};
 pub use database::Database;
 pub use dataset::Dataset;
 pub use dataset_snapshot::DatasetSnapshot;
@@ -29,4 +30,3 @@ pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
 pub use task::{ObservedTask, OnProgress, Task};
 pub use versions::{KeyVersions, ValueVersions};
-pub use write_batch::WriteBatch;

@@ -40,6 +40,8 @@ pub(crate) struct DatasetWrites {
     extracted: Extracted,
     /// A buffer for its stored form.
     value: Vec<u8>,
+    /// The encoded key of the last record that was put; empty if the part has none.
+    pub(super) last_key: Vec<u8>,
     /// The written keys, if the commit must look up what they replace.
     pub(super) touched: Vec<Touched>,
     /// A key must be new.
@@ -84,6 +86,7 @@ struct Buffers {
     writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
+    last_key: Vec<u8>,
 }
 
 /// Larger allocations are freed instead of kept, in bytes.
@@ -100,10 +103,12 @@ impl Drop for DatasetWrites {
             writes: std::mem::take(&mut self.writes),
             extracted: std::mem::take(&mut self.extracted),
             value: std::mem::take(&mut self.value),
+            last_key: std::mem::take(&mut self.last_key),
         };
         let bytes = buffers.writes.batch.memory() + buffers.extracted.memory();
-        if bytes + buffers.value.capacity() <= KEPT_BUFFERS {
+        if bytes + buffers.value.capacity() + buffers.last_key.capacity() <= KEPT_BUFFERS {
             buffers.writes.clear();
+            buffers.last_key.clear();
             let _ = SPARE.try_with(|spare| spare.set(Some(buffers)));
         }
     }
@@ -120,13 +125,16 @@ impl DatasetWrites {
             writes,
             extracted,
             value,
+            last_key,
         } = spare.unwrap_or_default();
+        debug_assert!(last_key.is_empty(), "the key of an earlier part");
         DatasetWrites {
             layout: dataset.current.latest_layout(),
             dataset,
             writes,
             extracted,
             value,
+            last_key,
             touched: Vec::new(),
             has_inserts: false,
             expected: Vec::new(),
@@ -176,9 +184,9 @@ impl DatasetWrites {
         self.put_extracted(&with_key, rule)
     }
 
-    /// The encoded key of the last extracted record; empty if there was none.
+    /// The encoded key of the last record that was put; empty if the part has none.
     pub(crate) fn last_key(&self) -> &[u8] {
-        self.extracted.key()
+        &self.last_key
     }
 
     /// Adds the extracted record.
@@ -190,6 +198,7 @@ impl DatasetWrites {
             self.writes.rewind(savepoint);
             return result;
         }
+        self.extracted.key().clone_into(&mut self.last_key);
         debug_assert_eq!(
             self.writes.batch.sequences(),
             before + 1,
@@ -508,6 +517,7 @@ impl DatasetWrites {
     /// Removes all writes.
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
+        self.last_key.clear();
         self.touched.clear();
         self.has_inserts = false;
         self.expected.clear();

@@ -62,8 +62,9 @@ impl DatasetWrites {
         layout: &Layout,
         rule: &dyn Fn(u32, &[u8]) -> Option<KeyRule>,
     ) -> Result<()> {
-        // The batch has as many records as before for its user.
+        // For its user the batch has as many records as before, and the same last one.
         let records = self.counts.records;
+        let last_key = std::mem::take(&mut self.last_key);
         let mut result = Ok(());
         let walked = bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
             let Some(rule) = rule(ordinal, key).filter(|_| result.is_ok()) else {
@@ -75,6 +76,7 @@ impl DatasetWrites {
             };
         });
         self.counts.records = records;
+        self.last_key = last_key;
         walked.and(result)
     }
 

@@ -8,9 +8,10 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{check, open, seeds, with_strategy};
+use esker::schema::Maintenance;
 use esker::{
-    ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, Index, IndexKind, KeyType,
-    Options, field,
+    Batch, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, Index, IndexKind,
+    Key, KeyType, Options, WriteBatch, field,
 };
 use esker_sim::memory::{Memory, PowerCut};
 use serde_json::json;
@@ -266,4 +267,112 @@ fn a_batch_expects_without_writing_and_takes_datasets_of_its_store_only() {
         .unwrap();
     let error = batch.put(&strange, &json!({"id": 1})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadInput);
+}
+
+/// The key that the batch names as the last one put.
+fn last_id(batch: &WriteBatch<u64>) -> Option<String> {
+    let key = batch.last_key().to_vec();
+    (!key.is_empty()).then(|| Key::from_encoded(KeyType::Int, key).to_string())
+}
+
+#[test]
+fn the_last_key_is_of_a_record_that_the_batch_holds() {
+    for number in 0..Maintenance::ALL.len() {
+        let Both { visits, .. } = both(Arc::new(Memory::new()), number, number);
+        let mut batch = visits.batch();
+        batch.put(&json!({"id": 1, "n": 1})).unwrap();
+        assert_eq!(last_id(&batch).as_deref(), Some("1"));
+        batch.commit().unwrap();
+        assert_eq!(last_id(&batch), None, "after the commit");
+        drop(batch);
+
+        // The buffers of a dropped batch serve the thread's next one.
+        let mut batch = visits.batch();
+        batch.delete(5).unwrap();
+        assert_eq!(last_id(&batch), None, "of an earlier batch");
+
+        batch.put(&json!({"id": 2})).unwrap();
+        batch.insert(&json!({"id": 1})).unwrap();
+        batch.put_json(r#"{"id": 4, "n": "#).unwrap_err();
+        batch.put(&json!({"n": 1})).unwrap_err();
+        batch.delete(1).unwrap();
+        assert_eq!(last_id(&batch).as_deref(), Some("1"), "{number}");
+
+        // The commit may encode the batch again, without writes that later ones replace.
+        batch.commit().unwrap_err();
+        assert_eq!(batch.len(), 4);
+        assert_eq!(last_id(&batch).as_deref(), Some("1"), "{number}");
+
+        batch.clear();
+        assert_eq!(last_id(&batch), None, "of removed writes");
+        batch.put(&json!({"n": 1})).unwrap_err();
+        assert_eq!(last_id(&batch), None, "of a refused record");
+    }
+}
+
+#[test]
+fn the_last_key_of_a_dataset_that_makes_keys_is_the_key_made() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let visits = db
+        .create_dataset::<String>("visits", DatasetDef::auto_key())
+        .unwrap();
+    let mut batch = visits.batch();
+    batch.put_json(r#"{"n": 1}"#).unwrap();
+    let made = batch.last_key().to_vec();
+    batch.commit().unwrap();
+    let made = Key::from_encoded(KeyType::String, made).to_string();
+    assert!(visits.get(&made).unwrap().is_some(), "{made}");
+}
+
+/// Asks any kind of batch how much it holds, and commits it.
+fn commit_any<D>(batch: &mut Batch<D>) -> (usize, usize) {
+    let size = (batch.len(), batch.bytes());
+    assert_eq!(batch.is_empty(), size.0 == 0);
+    batch.durability(Durability::Os).commit().unwrap();
+    assert!(batch.is_empty());
+    size
+}
+
+#[test]
+fn a_batch_of_one_dataset_writes_what_a_batch_of_the_store_writes() {
+    let store = both(Arc::new(Memory::new()), 1, 1);
+    let Both { db, visits, .. } = &store;
+    let (mut any, mut one): (Batch, WriteBatch<u64>) = (db.batch(), visits.batch());
+    any.put(visits, &json!({"id": 1, "n": 1})).unwrap();
+    one.put(&json!({"id": 2, "n": 1})).unwrap();
+    any.put_json(visits, r#"{"id": 3}"#).unwrap();
+    one.put_json(r#"{"id": 4}"#).unwrap();
+    any.insert(visits, &json!({"id": 5})).unwrap();
+    one.insert(&json!({"id": 6})).unwrap();
+    any.insert_json(visits, r#"{"id": 7}"#).unwrap();
+    one.insert_json(r#"{"id": 8}"#).unwrap();
+    any.delete(visits, 9).unwrap();
+    one.delete(9).unwrap();
+    let size = commit_any(&mut any);
+    assert_eq!((size, size.0), (commit_any(&mut one), 5));
+    let ids: Vec<u64> = visits.scan(..).map(|hit| *hit.unwrap().key()).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8]);
+
+    let seq = visits.get(1).unwrap().unwrap().seq();
+    any.if_seq(visits, 1, seq).unwrap();
+    one.if_seq(1, seq).unwrap();
+    commit_any(&mut any);
+    commit_any(&mut one);
+    for wrong in [None, Some(seq)] {
+        match wrong {
+            None => {
+                any.if_absent(visits, 2).unwrap();
+                one.if_absent(2).unwrap();
+            }
+            Some(seq) => {
+                any.if_seq(visits, 2, seq).unwrap();
+                one.if_seq(2, seq).unwrap();
+            }
+        }
+        let (any_error, one_error) = (any.commit().unwrap_err(), one.commit().unwrap_err());
+        assert_eq!(any_error.conflict().unwrap().to_string(), "2");
+        assert_eq!(one_error.to_string(), any_error.to_string());
+        any.clear();
+        one.clear();
+    }
 }
