@@ -36,6 +36,10 @@ pub(super) const READAHEAD: usize = 256 << 10;
 /// The most records that are read with one snapshot.
 const ROUND: usize = 4096;
 
+/// A round ends earlier after so many times as many entries, of which some are deleted records and
+/// replaced versions.
+const ENTRIES_PER_RECORD: u64 = 4;
+
 /// Why a backfill ended before it was complete.
 pub(super) enum Aborted {
     /// The progress callback cancelled it.
@@ -249,7 +253,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
             let (key, seq) = (cursor.key(), cursor.seq());
             let is_newest = last.as_deref() != Some(key);
             if is_newest {
-                if read >= limit {
+                if records >= limit || read >= limit * ENTRIES_PER_RECORD {
                     break;
                 }
                 let last = last.get_or_insert_default();
