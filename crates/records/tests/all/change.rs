@@ -253,11 +253,11 @@ fn a_build_reports_often_where_all_records_are_deleted() {
         let def = DatasetDef::new(path("id"), KeyType::Int).versions(versions);
         let def = def.maintenance(esker::schema::Maintenance::Deferred);
         let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
-        for id in 0..1000 {
+        for id in 0..4000 {
             put(&dataset, id, id % 5);
         }
         let before = dataset.snapshot().seq();
-        for id in 0..1000 {
+        for id in 0..4000 {
             let key = dataset.parse_key(&id.to_string()).unwrap();
             dataset.delete(&key).unwrap();
         }
@@ -266,7 +266,7 @@ fn a_build_reports_often_where_all_records_are_deleted() {
         let mut stop = |_| {
             reports += 1;
             match reports {
-                5 => ControlFlow::Break(()),
+                3 => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         };
@@ -281,7 +281,7 @@ fn a_build_reports_often_where_all_records_are_deleted() {
         if versions > 1 {
             let replaced = dataset.versions_with(path("v"), "3").as_of(before);
             let replaced = replaced.limit(1000).read().unwrap();
-            assert_eq!(replaced.records.len(), 200);
+            assert_eq!(replaced.records.len(), 800);
         }
     }
 }
