@@ -337,6 +337,11 @@ impl Core {
         self.log.members()
     }
 
+    /// The members as of the entry at `slot`: those that entries behind it bring do not count.
+    pub fn members_at(&self, slot: Slot) -> &Arc<Members> {
+        self.log.members_at(slot)
+    }
+
     /// True where the members in force are known to be chosen.
     pub fn has_chosen_members(&self) -> bool {
         self.log.members_since() <= self.chosen

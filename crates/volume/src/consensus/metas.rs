@@ -103,6 +103,15 @@ impl Metas {
         }
     }
 
+    /// The members in force as of the entry at `slot`, or of the base.
+    pub(super) fn members_at(&self, slot: Slot) -> &Arc<Members> {
+        let behind = self.members.partition_point(|(from, _)| *from <= slot);
+        match self.members.get(behind.saturating_sub(1)) {
+            Some((_, members)) => members,
+            None => unreachable_members(),
+        }
+    }
+
     /// The members that were in force before.
     pub(super) fn members_before(&self) -> Option<&Arc<Members>> {
         let before = self.members.len().checked_sub(2)?;
@@ -120,4 +129,36 @@ fn unreachable_members() -> &'static Arc<Members> {
     static NONE: std::sync::OnceLock<Arc<Members>> = std::sync::OnceLock::new();
     debug_assert!(false, "members are known as of the base");
     NONE.get_or_init(Arc::default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{DiskId, NodeId};
+    use crate::members::{Member, Role};
+
+    #[test]
+    fn members_are_known_as_of_each_slot() {
+        let of = |node: u32| {
+            Arc::new(Members::new([Member {
+                node: NodeId(node),
+                disk: DiskId(node.into()),
+                address: String::new(),
+                role: Role::Voter,
+            }]))
+        };
+        let mut log = Metas::new((Slot(3), Ballot(1)), of(1));
+        for (slot, members) in [(4, None), (5, Some(of(2))), (6, None)] {
+            assert!(log.push(Meta {
+                slot: Slot(slot),
+                ballot: Ballot(1),
+                bytes: 0,
+                members,
+            }));
+        }
+        for (slot, node) in [(1, 1), (3, 1), (4, 1), (5, 2), (6, 2), (9, 2)] {
+            assert_eq!(*log.members_at(Slot(slot)), of(node), "slot {slot}");
+        }
+        assert_eq!(*log.members(), of(2));
+    }
 }

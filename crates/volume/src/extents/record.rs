@@ -36,6 +36,9 @@ pub enum Kind {
     Sync,
     /// Members of a group.
     Members,
+    /// A group's log ends at this slot: its entries behind it are void. The payload is the members
+    /// as of the slot.
+    End,
 }
 
 impl Kind {
@@ -47,6 +50,7 @@ impl Kind {
             Kind::Moved => 4,
             Kind::Sync => 5,
             Kind::Members => 6,
+            Kind::End => 7,
         }
     }
 
@@ -58,6 +62,7 @@ impl Kind {
             4 => Kind::Moved,
             5 => Kind::Sync,
             6 => Kind::Members,
+            7 => Kind::End,
             _ => return None,
         })
     }

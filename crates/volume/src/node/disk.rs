@@ -50,7 +50,23 @@ impl Core {
         }
     }
 
+    /// The disk learns that entries are void before it gets those that are in their place: where
+    /// reading begins behind the segment that has the first ones, nothing else would tell.
+    fn append_end(&mut self, id: GroupId, slot: Slot) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        group.log.end_at(slot.previous());
+        let (last, ballot) = group.log.last_entry();
+        if group.log.take_shortened() {
+            let mut members = Vec::new();
+            group.consensus.members_at(last).encode(&mut members);
+            self.append(Kind::End, id, last.0, ballot, &[&members]);
+        }
+    }
+
     pub(super) fn append_entry(&mut self, id: GroupId, slot: Slot, ballot: Ballot, body: Body) {
+        self.append_end(id, slot);
         let (head, data): (&[u8], _) = match body.pieces() {
             [all, rest] if rest.is_empty() => (&[], all),
             [head, data] => (head, data),

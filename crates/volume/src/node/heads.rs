@@ -29,28 +29,26 @@ pub(super) fn heads<'g>(
         payload: node,
     }];
     for group in groups {
-        let last = group.log.last();
-        let ballot = group.log.ballot_at(last).unwrap_or_default();
-        let (slot, payload) = (last.0, head(group));
+        let (last, ballot) = group.log.last_entry();
         heads.push(Head {
             group: group.id,
-            slot,
+            slot: last.0,
             ballot,
-            payload,
+            payload: head(group, last),
         });
     }
     heads
 }
 
-/// What a group needs to be read from its last entry on.
-pub(super) fn head(group: &Group) -> Vec<u8> {
+/// What a group needs to be read from behind the entry at `slot`.
+pub(super) fn head(group: &Group, slot: Slot) -> Vec<u8> {
     let mut head = Vec::new();
     put_varint(&mut head, group.consensus.ballot().0);
     put_varint(
         &mut head,
         group.consensus.vote().map_or(0, |node| u64::from(node.0)),
     );
-    group.consensus.members().encode(&mut head);
+    group.consensus.members_at(slot).encode(&mut head);
     put_varint(
         &mut head,
         match group.consensus.damage() {

@@ -530,7 +530,7 @@ impl Core {
         if let Some(group) = self.groups.get_mut(&id) {
             // A leader may answer from now on, where its own entries are applied.
             group.leads = group.consensus.is_leader() && group.applied >= group.ready_at;
-            let head = super::heads::head(group);
+            let head = super::heads::head(group, slot);
             self.append(Kind::Base, id, slot.0, ballot, &[&head]);
         }
         self.errands.system_changed();

@@ -30,17 +30,19 @@ pub(super) struct Log {
     held: usize,
     /// Entries before this index have no command in memory.
     bare: usize,
+    /// The disk has entries behind the last one that are void, and nothing there says so.
+    is_shortened: bool,
 }
 
 impl Log {
     /// An empty log behind `base`.
     pub(super) fn new(base: (Slot, Ballot)) -> Log {
-        let (entries, held, bare) = (VecDeque::new(), 0, 0);
         Log {
             base,
-            entries,
-            held,
-            bare,
+            entries: VecDeque::new(),
+            held: 0,
+            bare: 0,
+            is_shortened: false,
         }
     }
 
@@ -52,6 +54,15 @@ impl Log {
     /// The last slot.
     pub(super) fn last(&self) -> Slot {
         Slot(self.base.0.0 + self.entries.len() as u64)
+    }
+
+    /// The slot and ballot of the last entry, or of the base.
+    pub(super) fn last_entry(&self) -> (Slot, Ballot) {
+        let ballot = self
+            .entries
+            .back()
+            .map_or(self.base.1, |entry| entry.ballot);
+        (self.last(), ballot)
     }
 
     /// The slot and ballot of the last entry up to `slot`, or of the base.
@@ -87,14 +98,6 @@ impl Log {
         true
     }
 
-    /// Another entry is at or before the base, so those behind are void. The base keeps its slot.
-    pub(super) fn replace_base(&mut self, (slot, ballot): (Slot, Ballot)) {
-        self.truncate(0);
-        if slot == self.base.0 {
-            self.base.1 = ballot;
-        }
-    }
-
     /// Removes the entries behind `slot`.
     pub(super) fn end_at(&mut self, slot: Slot) {
         let keep = slot.0.saturating_sub(self.base.0.0) as usize;
@@ -102,10 +105,22 @@ impl Log {
     }
 
     fn truncate(&mut self, index: usize) {
+        self.is_shortened |= index < self.entries.len();
         for entry in self.entries.drain(index..) {
             self.held -= entry.body.map_or(0, |body| body.len());
         }
         self.bare = self.bare.min(index);
+    }
+
+    /// The disk has entries behind the last one that do not count.
+    pub(super) fn note_void_entries(&mut self) {
+        self.is_shortened = true;
+    }
+
+    /// True where the disk is to say that the log ends here before it gets the next entry. False
+    /// until the log is shortened again.
+    pub(super) fn take_shortened(&mut self) -> bool {
+        std::mem::take(&mut self.is_shortened)
     }
 
     /// Forgets the entries up to `slot`.

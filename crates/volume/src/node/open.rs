@@ -33,8 +33,6 @@ struct Recovered {
     /// The last slot that was placed, whether or not it is still readable.
     last_placed: Slot,
     damaged_from: Option<Slot>,
-    /// Entries before the base were replaced, and with them maybe what had changed the members.
-    is_replaced: bool,
     /// What had been lost before the last segment was begun.
     damage: Option<Damage>,
 }
@@ -49,7 +47,6 @@ impl Recovered {
             metas: BTreeMap::new(),
             last_placed: base.0,
             damaged_from: None,
-            is_replaced: false,
             damage: None,
         }
     }
@@ -59,6 +56,19 @@ impl Recovered {
             (self.ballot, self.vote) = (ballot, vote);
         } else if ballot == self.ballot && vote.is_some() {
             self.vote = vote;
+        }
+    }
+
+    /// The log ends at this entry; what was behind it is void.
+    fn end_at(&mut self, (slot, ballot): (Slot, Ballot), members: Arc<Members>) {
+        if self.log.ballot_at(slot) == Some(ballot) {
+            self.log.end_at(slot);
+            drop(self.metas.split_off(&slot.next()));
+        } else {
+            // Reading began behind it.
+            self.log = Log::new((slot, ballot));
+            self.metas.clear();
+            self.members = members;
         }
     }
 }
@@ -249,6 +259,12 @@ impl Reading {
                     }
                 }
                 Kind::Entry => self.entry(header, place, payload),
+                Kind::End => {
+                    if let Some(members) = Members::decode(&mut Bytes::new(payload)) {
+                        let at = (Slot(header.slot), header.ballot);
+                        self.group(header.group).end_at(at, Arc::new(members));
+                    }
+                }
                 Kind::Moved | Kind::Sync => {}
             },
             Found::Loss { groups, .. } => self.loss(&groups),
@@ -281,8 +297,7 @@ impl Reading {
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
-        let is_other =
-            slot >= group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
+        let is_other = group.log.ballot_at(slot) != Some(header.ballot);
         if !known || is_other {
             // An image was installed, also in place of entries that were never chosen, or this is
             // where reading begins.
@@ -331,15 +346,11 @@ impl Reading {
                     members,
                 },
             );
-        } else if slot > group.log.base().0 {
-            // The slots before it were lost.
-            let from = group.log.last().next();
-            group.damaged_from.get_or_insert(from);
         } else {
-            // Entries before the segment that is read first, and all behind them, were replaced.
-            group.log.replace_base((slot, header.ballot));
-            group.metas.clear();
-            group.is_replaced = true;
+            // The slots before it were lost, or what says that the log had ended before it.
+            let from = group.log.last().next().min(slot);
+            let known = group.damaged_from.get_or_insert(from);
+            *known = from.min(*known);
         }
     }
 
@@ -416,13 +427,12 @@ impl Building<'_> {
             // Those that were found may have been changed by what is gone.
             found.members = self.members.clone().unwrap_or(found.members);
         }
-        if found.is_replaced {
-            // What the state has was chosen, and it is as far as the base.
-            found.members = self.members.as_ref().unwrap_or(&self.initial).clone();
-        }
         if found.members.is_empty() {
             // The records of how the cluster was formed, and of the log's beginning, were damaged.
             found.members = self.initial.clone();
+        }
+        if found.last_placed > found.log.last() {
+            found.log.note_void_entries();
         }
         let base = found.log.base();
         let start = Start {
@@ -460,7 +470,9 @@ impl Building<'_> {
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
-        self.group(start, Log::new((applied, ballot)), applied, is_incomplete)
+        let mut log = Log::new((applied, ballot));
+        log.note_void_entries();
+        self.group(start, log, applied, is_incomplete)
     }
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {

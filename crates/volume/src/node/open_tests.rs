@@ -147,27 +147,70 @@ fn what_a_group_without_records_lost_is_not_known() {
     assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
 }
 
-#[test]
-fn entries_that_replace_some_of_a_segment_before_replace_those_behind_them() {
-    let mut reading = read();
-    base(&mut reading, 8, 1);
-    entry(&mut reading, 9);
+fn end(reading: &mut Reading, slot: u64, ballot: u64) {
+    let of = reading.group(GROUP);
+    of.end_at((Slot(slot), Ballot(ballot)), members(3));
+}
+
+fn replacing(reading: &mut Reading, slot: u64) {
     let place = crate::place::Place {
         segment: 1,
         offset: 0,
     };
-    for (slot, last) in [(7, 8), (8, 8), (9, 9)] {
-        reading.entry(&header(Kind::Entry, slot, 2), place, &[0]);
-        assert_eq!(reading.group(GROUP).log.last(), Slot(last));
+    reading.entry(&header(Kind::Entry, slot, 2), place, &[0]);
+}
+
+#[test]
+fn entries_that_replace_some_of_a_segment_before_replace_those_behind_them() {
+    // The segment that is read first begins behind slot 8, or what was replaced is read.
+    for first in [8, 3] {
+        let mut reading = read();
+        base(&mut reading, first, 1);
+        (first + 1..=9).for_each(|slot| entry(&mut reading, slot));
+        end(&mut reading, 6, 1);
+        assert_eq!(reading.group(GROUP).log.last(), Slot(6));
+        for slot in 7..=9 {
+            replacing(&mut reading, slot);
+            assert_eq!(reading.group(GROUP).log.last(), Slot(slot));
+        }
+        let group = reading.group(GROUP);
+        assert_eq!(group.log.base(), (Slot(first.min(6)), Ballot(1)));
+        assert_eq!(group.log.ballot_at(Slot(7)), Some(Ballot(2)));
+        assert!(group.metas.contains_key(&Slot(7)) && group.damaged_from.is_none());
+        // The state lacks some of what was replaced.
+        let group = built(&mut reading, 7, false);
+        assert!(!group.consensus.is_damaged());
+        assert_eq!(group.log.last(), Slot(9));
+        let as_of = if first == 8 {
+            members(3)
+        } else {
+            Arc::default()
+        };
+        let known = if as_of.is_empty() { members(1) } else { as_of };
+        assert_eq!(*group.consensus.members(), known);
     }
-    let group = reading.group(GROUP);
-    assert_eq!(group.log.base(), (Slot(8), Ballot(2)));
-    assert_eq!(group.log.ballot_at(Slot(9)), Some(Ballot(2)));
-    assert!(group.metas.len() == 1 && group.damaged_from.is_none());
-    assert_eq!(
-        *built(&mut reading, 8, true).consensus.members(),
-        members(2)
-    );
+}
+
+#[test]
+fn entries_before_the_log_are_damage_where_nothing_says_that_it_ended() {
+    let mut reading = read();
+    base(&mut reading, 8, 1);
+    replacing(&mut reading, 7);
+    let group = built(&mut reading, 8, false);
+    assert_eq!(group.consensus.damage(), Some(Damage::Through(Slot(8))));
+}
+
+#[test]
+fn a_segment_that_begins_before_the_one_that_is_read_first_replaces_its_log() {
+    let mut reading = read();
+    base(&mut reading, 8, 1);
+    entry(&mut reading, 9);
+    // The log was replaced from slot 6 on in a segment that is gone.
+    base(&mut reading, 6, 2);
+    replacing(&mut reading, 7);
+    let group = built(&mut reading, 6, false);
+    assert!(!group.consensus.is_damaged());
+    assert_eq!(group.log.last(), Slot(7));
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn header(rng: &mut fastrand::Rng) -> RecordHeader {
         Kind::Entry,
         Kind::Vote,
         Kind::Base,
+        Kind::End,
         Kind::Moved,
         Kind::Sync,
         Kind::Members,
