@@ -42,14 +42,56 @@ struct Part {
     whom: For,
     group: GroupId,
     op: Op,
+    /// When it has waited for a leader as long as it may.
     deadline: Option<Time>,
     direct: bool,
     /// To which node it was sent, and when.
     sent: Option<(NodeId, Time)>,
+    /// False until it was sent once: it is, also at its deadline, where there is a leader.
+    was_sent: bool,
     /// Not before this time.
     not_before: Time,
     /// False while the session is being opened in the group.
     is_open: bool,
+}
+
+/// What is to be done with a part now.
+enum Next {
+    Send(NodeId),
+    Wait,
+    Refuse(Refusal),
+}
+
+impl Part {
+    fn is_late(&self, now: Time) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// What is to be done now that the group has this leader, at the node `me`.
+    fn next(&self, now: Time, leader: Option<NodeId>, me: NodeId) -> Next {
+        let is_leader = |(to, at): (NodeId, Time)| leader == Some(to) && at + ASK_AGAIN > now;
+        if self.sent.is_some_and(is_leader) {
+            // The leader is at it.
+            return Next::Wait;
+        }
+        if !self.is_open {
+            // One that may not wait does so for its session to be opened by a leader.
+            let patience = if self.direct { ASK_AGAIN } else { 0 };
+            let is_late = self.is_late(now.saturating_sub(patience));
+            return if is_late {
+                Next::Refuse(Refusal::NoQuorum)
+            } else {
+                Next::Wait
+            };
+        }
+        let may_be_sent = self.not_before <= now && !(self.was_sent && self.is_late(now));
+        match leader {
+            _ if self.direct && leader != Some(me) => Next::Refuse(Refusal::NotLeader(leader)),
+            Some(to) if may_be_sent => Next::Send(to),
+            _ if self.is_late(now) => Next::Refuse(Refusal::NoQuorum),
+            _ => Next::Wait,
+        }
+    }
 }
 
 /// A user's connection.
@@ -171,6 +213,7 @@ impl Router {
             deadline,
             direct,
             sent: None,
+            was_sent: false,
             not_before: now,
             is_open: true,
         };
@@ -305,25 +348,15 @@ impl Router {
         let mut due = Vec::new();
         let mut late = Vec::new();
         for (id, part) in &mut self.parts {
-            if part.deadline.is_some_and(|deadline| deadline <= now) {
-                late.push((*id, Refusal::NoQuorum));
-                continue;
-            }
-            if !part.is_open || part.not_before > now {
-                continue;
-            }
             let leader = leader(part.group);
-            if part.direct && leader != Some(self.node) {
-                late.push((*id, Refusal::NotLeader(leader)));
-                continue;
-            }
-            let Some(to) = leader else { continue };
-            if let Some((sent, at)) = part.sent
-                && sent == to
-                && at + ASK_AGAIN > now
-            {
-                continue;
-            }
+            let to = match part.next(now, leader, self.node) {
+                Next::Send(to) => to,
+                Next::Wait => continue,
+                Next::Refuse(refusal) => {
+                    late.push((*id, refusal));
+                    continue;
+                }
+            };
             let mut op = part.op.clone();
             if let (Some(by), For::Request { connection, .. }) = (request_of(&mut op), part.whom) {
                 let state = self.connections.get(&connection);
@@ -332,10 +365,14 @@ impl Router {
                 let least = state.and_then(|state| state.outstanding.first().copied());
                 by.answered = least.unwrap_or(by.number);
                 if by.number >= by.answered + WINDOW {
+                    if part.is_late(now) {
+                        late.push((*id, Refusal::NoQuorum));
+                    }
                     continue;
                 }
             }
             part.sent = Some((to, now));
+            part.was_sent = true;
             due.push((*id, part.group, to, op));
         }
         for (id, refusal) in late {
@@ -366,7 +403,7 @@ impl Router {
             return;
         };
         if part.op.learns_from(&result) {
-            part.sent = None;
+            (part.sent, part.was_sent) = (None, false);
             return;
         }
         let may_pass = matches!(

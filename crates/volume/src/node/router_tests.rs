@@ -267,3 +267,121 @@ fn a_write_without_an_answer_ends_its_session_and_not_the_connection() {
         .count();
     assert_eq!((closed, opened), (8, 8));
 }
+
+/// The answers that follow, and what was sent to which node.
+type Round = (Vec<Result<Reply, Refusal>>, Vec<(u64, NodeId)>);
+
+fn due(router: &mut Router, now: u64, leader: Option<NodeId>) -> Round {
+    let mut followed = Vec::new();
+    let due = router.due(now, &|_| leader, &mut followed);
+    (
+        answers(followed),
+        due.into_iter().map(|(id, _, to, _)| (id, to)).collect(),
+    )
+}
+
+fn answers(followed: Vec<Followed>) -> Vec<Result<Reply, Refusal>> {
+    let answers = followed.into_iter().filter_map(|followed| match followed {
+        Followed::Answer(_, _, result) => Some(result),
+        _ => None,
+    });
+    answers.collect()
+}
+
+/// Begins a request that may not wait, at the leader's node or another.
+fn hasty(work: Work, node: NodeId) -> Router {
+    let mut router = Router::new(node, 1);
+    router.set_groups(1);
+    router.open(CONNECTION);
+    let shape = Shape {
+        size: 1 << 30,
+        block_size: 4096,
+        placement: VOLUME,
+    };
+    let manner = Manner {
+        wait: 0,
+        direct: true,
+    };
+    let begun = router.begin(7, CONNECTION, 1, work, manner, Some(shape));
+    assert_eq!(begun, Ok(()));
+    router
+}
+
+fn write() -> Work {
+    Work::Write {
+        volume: VOLUME,
+        offset: 0,
+        data: Arc::new(vec![1; 4096]),
+    }
+}
+
+fn read() -> Work {
+    Work::Read {
+        source: crate::wire::Source::Volume(VOLUME),
+        offset: 0,
+        length: 4096,
+    }
+}
+
+#[test]
+fn a_request_that_may_not_wait_is_sent_and_answered() {
+    // A write waits until its session is open.
+    for (work, sends) in [(read(), 1), (write(), 2)] {
+        let mut router = hasty(work, LEADER);
+        let mut now = 7;
+        for nth in 1..=sends {
+            let (answered, sent) = due(&mut router, now, Some(LEADER));
+            assert_eq!(answered, []);
+            let [(id, LEADER)] = sent[..] else {
+                panic!("{sent:?}")
+            };
+            // It takes a while.
+            now += 300;
+            assert_eq!(due(&mut router, now, Some(LEADER)), (vec![], vec![]));
+            let mut followed = Vec::new();
+            router.answered(now, id, Ok(Reply::Done), &mut followed);
+            let answered = answers(followed);
+            assert_eq!(answered.len(), usize::from(nth == sends), "{answered:?}");
+        }
+        assert_eq!(router.outstanding(), 0);
+    }
+}
+
+#[test]
+fn a_request_that_may_not_wait_fails_at_once() {
+    for work in [read, write] {
+        // Another node leads, or none does.
+        for leader in [Some(LEADER), None] {
+            let mut router = hasty(work(), NodeId(1));
+            let (answered, sent) = due(&mut router, 7, leader);
+            assert_eq!(answered, [Err(Refusal::NotLeader(leader))]);
+            assert_eq!(sent, []);
+        }
+        // The leader has no majority, so it does not answer; it is not asked again.
+        let mut router = hasty(work(), LEADER);
+        let mut asked = 0;
+        let mut now = 7;
+        let answered = loop {
+            let (answered, sent) = due(&mut router, now, Some(LEADER));
+            asked += sent.len();
+            if !answered.is_empty() {
+                break answered;
+            }
+            now += 500;
+            assert!(now < 10_000, "it waits");
+        };
+        assert_eq!((answered, asked), (vec![Err(Refusal::NoQuorum)], 1));
+    }
+}
+
+#[test]
+fn a_request_is_not_asked_again_behind_its_deadline() {
+    let mut router = router();
+    begin(&mut router, 1, read());
+    let (_, sent) = due(&mut router, 0, Some(LEADER));
+    let mut followed = Vec::new();
+    router.answered(990, sent[0].0, Err(Refusal::Busy), &mut followed);
+    assert_eq!(due(&mut router, 995, Some(LEADER)), (vec![], vec![]));
+    let refused = vec![Err(Refusal::NoQuorum)];
+    assert_eq!(due(&mut router, 1000, Some(LEADER)), (refused, vec![]));
+}

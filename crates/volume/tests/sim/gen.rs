@@ -250,11 +250,17 @@ fn down(random: &mut Rng) -> u16 {
 }
 
 fn request(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
+    let direct = random.u8(..12) == 0;
     let by = By {
         node: random.u8(..8),
         connection: random.u8(..3),
-        wait: random.u16(100..6000),
-        direct: random.u8(..12) == 0,
+        // As a client asks that wants its errors at once.
+        wait: if direct && random.bool() {
+            0
+        } else {
+            random.u16(100..6000)
+        },
+        direct,
     };
     let per_block = (settings.block_size / 512) as u8;
     let mut at = At {

@@ -192,6 +192,38 @@ fn a_local_read_says_how_old_it_may_be() {
 }
 
 #[test]
+fn a_client_that_may_not_wait_goes_to_the_leader_or_fails_at_once() {
+    let mut cluster = Cluster::new();
+    cluster.create("disk", "1M");
+    let connect = |node| {
+        let address = cluster.address(node);
+        NodeClient::connect(&address, Security::Plain, Duration::ZERO).unwrap()
+    };
+    for node in 1..=3 {
+        let mut client = connect(node);
+        // While no leader is known it fails, and may be asked again.
+        until("a leader takes the write", || {
+            client.write("disk", 4096, vec![node as u8; 4096]).is_ok()
+        });
+        until("a leader reads", || {
+            let read = client.read("disk", 4096, 4096);
+            read.is_ok_and(|read| read == [node as u8; 4096])
+        });
+    }
+    let mut client = connect(3);
+    cluster.kill(1);
+    cluster.kill(2);
+    until("it knows no leader, or that has no majority", || {
+        use esker_volume::client::ClientError;
+        use esker_volume::wire::Refusal;
+        matches!(
+            client.read("disk", 4096, 4096),
+            Err(ClientError::NoLeader | ClientError::Refused(Refusal::NoQuorum))
+        )
+    });
+}
+
+#[test]
 fn a_snapshot_and_its_clone_keep_what_was() {
     let cluster = Cluster::new();
     cluster.create("disk", "1M");
