@@ -86,7 +86,7 @@ impl<'a> WholeLists<'a> {
         let mut expected = 0;
         for at in constraints {
             let Source { attribute, ranges } = source_of(self.context, *at)?;
-            let index = attribute.index().ok_or_else(Misplaced::here)?;
+            let index = attribute.index().ok_or_else(|| Misplaced::here())?;
             for range in ranges.iter().filter(|range| !range.is_empty()) {
                 expected += index.estimate(&self.lookup, attribute, range)?;
             }
@@ -124,6 +124,8 @@ impl<'a> WholeLists<'a> {
         steps.candidates += candidates;
         steps.obsolete += obsolete;
         steps.listed += others;
+        // More entries are visited than the base has, if a list is in several parts of the
+        // combination, or if records have several entries in the visited list.
         steps.ruled_out += candidates.saturating_sub(obsolete + self.visited.get());
         Ok(ListsOutcome {
             lists_read,
@@ -269,14 +271,14 @@ fn source_of(context: &Context, at: usize) -> Result<Source<'_>> {
     Ok(Source {
         attribute: context.view.layout.attributes.item(constraint.attribute)?,
         // A plan reads indexes that can answer its constraints.
-        ranges: constraint.sought().ok_or_else(Misplaced::here)?,
+        ranges: constraint.sought().ok_or_else(|| Misplaced::here())?,
     })
 }
 
 /// Offers the entries of the list of the constraint at `at` to `best`.
 pub(super) fn offer(context: &Context, at: usize, best: &mut BestCandidates) -> Result<()> {
     let Source { attribute, ranges } = source_of(context, at)?;
-    let index = attribute.index().ok_or_else(Misplaced::here)?;
+    let index = attribute.index().ok_or_else(|| Misplaced::here())?;
     let lookup = context.indexes();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
         index.candidates(&lookup, attribute, range, best)?;
@@ -311,6 +313,7 @@ pub(super) fn rule_out(
             continue;
         }
         let Some((window, among)) = SoughtWrites::of(order, candidates) else {
+            // Without candidates there is nothing to rule out.
             return Ok(());
         };
         let mut best = BestCandidates::new(window).only(among);
@@ -328,6 +331,7 @@ pub(super) fn rule_out(
     candidates.retain(|candidate| {
         combined.lists.admits(&|at| {
             let list = lists.iter().find(|list| list.constraint == at);
+            debug_assert!(list.is_some() || Some(at) == common, "each list was read");
             list.is_none_or(|list| list.numbers.binary_search(&candidate.seq).is_ok())
         })
     });
