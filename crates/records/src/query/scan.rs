@@ -8,7 +8,7 @@ use esker_model::query::Direction;
 
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
-use crate::bodies::{self, ReadAhead};
+use crate::bodies::{self, ReadAhead, StoredRecord};
 use crate::error::{Error, Result};
 use crate::record::{self, parse};
 use crate::store::View;
@@ -129,26 +129,30 @@ impl Scan {
 
     /// As [`Scan::step`], for bodies that are stored apart: fills the buffer when it is empty.
     fn step_ahead(&mut self, ahead: &mut ReadAhead) -> Result<Option<Record>> {
-        let mut next = ahead.pop();
-        if next.is_none() {
-            while !ahead.is_full() && !self.at_end() && self.find_next()? {
-                ahead.push(
-                    self.cursor.key(),
-                    self.cursor.seq(),
-                    self.cursor.value_slice(),
-                );
+        let next = match ahead.pop() {
+            Some(buffered) => Some(buffered),
+            None => {
+                self.fill(ahead)?;
+                ahead.pop()
             }
-            let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
-            ahead.fill(layout, snapshot, &self.body_cost)?;
-            next = ahead.pop();
-        }
-        let Some(found) = next else {
+        };
+        let Some(StoredRecord { key, seq, stored }) = next else {
             return Ok(None);
         };
         self.records += 1;
-        self.view
-            .record(found.key, found.seq, found.stored)
-            .map(Some)
+        self.view.record(key, seq, stored).map(Some)
+    }
+
+    /// Reads the next records ahead, with their bodies.
+    fn fill(&mut self, ahead: &mut ReadAhead) -> Result<()> {
+        while !ahead.is_full() && !self.at_end() && self.find_next()? {
+            ahead.push(
+                self.cursor.key(),
+                self.cursor.seq(),
+                self.cursor.value_slice(),
+            );
+        }
+        ahead.fill(&self.view.layout, &self.view.snapshot, &self.body_cost)
     }
 
     /// True if the cursor has passed the last entry.

@@ -446,6 +446,7 @@ fn share_a_write(counted: &[Counted]) -> bool {
     };
     let mut seen = first.seen.clone();
     for other in others {
+        debug_assert_eq!(seen.len(), other.seen.len(), "all ranges have one span");
         for (seen, word) in seen.iter_mut().zip(&other.seen) {
             if *seen & word != 0 {
                 return true;
