@@ -95,7 +95,7 @@ pub(super) fn from_index(
         },
         None => None,
     };
-    let (bounds, is_backward) = (source.bounds(from), source.is_backward);
+    let bounds = source.bounds(from, wanted.first.direction);
     let group = &view.dataset.shared.group;
     let walk = IndexWalk {
         context,
@@ -114,7 +114,7 @@ pub(super) fn from_index(
         reads_left: source.reads,
         gives_up: false,
     };
-    let entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
+    let entries = InOrder::within(&lookup, attribute, wanted.first.direction, 0, &bounds)?;
     let Some(rows) = walk.run(entries, steps)? else {
         return Ok(None);
     };
@@ -131,8 +131,6 @@ struct OrderedSource<'a> {
     /// The part of a compound index that is in the order of the field; `None` for an index of the
     /// field.
     by_field: Option<FieldWalk>,
-    /// True if the walk is from the greatest value down.
-    is_backward: bool,
     /// How many records may be looked up before another plan would have been quicker.
     reads: u64,
 }
@@ -157,7 +155,6 @@ impl<'a> OrderedSource<'a> {
             return Ok(Some(OrderedSource {
                 attribute,
                 by_field: Some(by_field),
-                is_backward,
                 reads,
             }));
         }
@@ -168,7 +165,6 @@ impl<'a> OrderedSource<'a> {
         Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
-            is_backward,
             reads,
         }))
     }
@@ -200,18 +196,17 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>) -> Bounds {
-        let is_backward = self.is_backward;
+    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> Bounds {
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {
-                    by_field.begin_at(&from, is_backward);
+                    by_field.begin_at(&from, direction == Direction::Descending);
                 }
                 by_field.range.key_bounds()
             }
             (None, from) => {
                 let from = from.unwrap_or_default();
-                InOrder::bounds_from(self.attribute, &from, is_backward)
+                InOrder::bounds_from(self.attribute, &from, direction)
             }
         }
     }
