@@ -286,8 +286,7 @@ impl<'a> IndexSource<'a> {
     fn first_value(&self, direction: Direction, steps: &mut Steps) -> Result<Option<EndValue>> {
         let lookup = self.lookup();
         let mut current = self.current(steps);
-        let is_backward = direction == Direction::Descending;
-        let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
+        let mut walk = InOrder::new(&lookup, self.attribute, direction, 0)?;
         let mut end: Option<EndValue> = None;
         while end.is_none() {
             let step = walk.step(&mut |value, key, seq| {
@@ -335,7 +334,7 @@ impl<'a> IndexSource<'a> {
         let counts_all = self.matches.is_none() && totals.wants_count();
         let all_writes = counts_all.then(DistinctWrites::default);
         let mut groups = ValueGroups::new(self.sampler(), totals, all_writes);
-        let mut walk = InOrder::new(&lookup, self.attribute, false, READAHEAD)?;
+        let mut walk = InOrder::new(&lookup, self.attribute, Direction::Ascending, READAHEAD)?;
         let mut current = self.current(steps);
         if self.matches.is_none() {
             current.prepare(estimate(&lookup, self.attribute, &all_values())?)?;
@@ -482,7 +481,10 @@ impl<'a> IndexSource<'a> {
         // Of earlier strategies, the set has only the writes that indexes had entries of.
         let set = self.validity.obsolete();
         let coverage = Coverage::new(&layout.stored.settings, set.as_deref());
-        if coverage.of(coverage::Source::DataVersions).is_always() {
+        if coverage
+            .complete_for(coverage::Source::DataVersions)
+            .is_always()
+        {
             return self.current_filter().count_keys(tree, &self.costs.keys);
         }
         let mut cursor = self.view.snapshot.cursor(tree, READAHEAD);

@@ -72,6 +72,10 @@ impl PageFetch<'_> {
                 Origin::Component(nth) => {
                     !snapshot.is_newest(layout.data, components, nth, key, seq, &costs.data)?
                 }
+                Origin::SomeComponents => {
+                    let all = components.len();
+                    !snapshot.is_newest(layout.data, components, all, key, seq, &costs.data)?
+                }
                 Origin::Current | Origin::IndexEntry => false,
             };
             if is_replaced {

@@ -93,9 +93,10 @@ pub(super) fn rows_from_index(
         },
         None => None,
     };
-    let (bounds, is_backward) = (source.bounds(from), source.is_backward);
+    let direction = wanted.first.direction;
+    let bounds = source.bounds(from, direction);
     let walk = IndexWalk::new(context, &validity, wanted, &source, ranking);
-    let entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
+    let entries = InOrder::within(&lookup, attribute, direction, 0, &bounds)?;
     let Some(rows) = walk.run(entries, steps)? else {
         return Ok(None);
     };
@@ -112,8 +113,6 @@ struct OrderedSource<'a> {
     /// The part of a compound index that is in the order of the field; `None` for an index of the
     /// field.
     by_field: Option<FieldWalk>,
-    /// True if the walk is from the greatest value down.
-    is_backward: bool,
     /// How many records may be looked up before another plan would have been quicker.
     reads: u64,
 }
@@ -138,7 +137,6 @@ impl<'a> OrderedSource<'a> {
             return Ok(Some(OrderedSource {
                 attribute,
                 by_field: Some(by_field),
-                is_backward,
                 reads,
             }));
         }
@@ -149,7 +147,6 @@ impl<'a> OrderedSource<'a> {
         Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
-            is_backward,
             reads,
         }))
     }
@@ -182,19 +179,18 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>) -> Bounds {
-        let is_backward = self.is_backward;
+    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> Bounds {
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {
-                    by_field.begin_at(&from, is_backward);
+                    by_field.begin_at(&from, direction == Direction::Descending);
                 }
                 by_field.range.key_bounds()
             }
             (None, from) => {
                 // Every value is in the bounds from the empty one on, in both directions.
                 let from = from.unwrap_or_default();
-                InOrder::bounds_from(self.attribute, &from, is_backward)
+                InOrder::bounds_from(self.attribute, &from, direction)
             }
         }
     }
