@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
+use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::{DatasetDef, Index, IndexKind, Maintenance};
 use esker_model::schema::{KeyType, Type};
 use esker_sim::memory::Memory;
@@ -228,4 +229,43 @@ fn a_query_that_is_broken_off_counts_as_one_without_a_limit() {
     }
     let of_b = &dataset.usage().attributes[&"b".parse().unwrap()];
     assert_eq!((of_b.lookups, of_b.limited), (2, 0));
+}
+
+/// Adds an entry to an index that no record has: a defect.
+fn add_stray_entry(dataset: &Dataset) {
+    let view = dataset.handle.now();
+    let tree = view.layout.attributes[0].index_tree().unwrap();
+    let mut cursor = view.snapshot.cursor(tree, 0);
+    cursor.seek_first().unwrap();
+    let stray = [cursor.key(), b"-"].concat();
+    let mut batch = Batch::new();
+    batch.put(tree, &stray, cursor.value()).unwrap();
+    let group = &view.dataset.shared.group;
+    group.write(&mut batch, Durability::Os).unwrap();
+}
+
+/// Groups the records by `a`, where an entry of that index is of no record.
+fn assert_refused_with_a_stray_entry(dataset: &Dataset) {
+    add_stray_entry(dataset);
+    let counts = ["count".parse().unwrap()];
+    let by_a = dataset.query().aggregate(counts).by("a".parse().unwrap());
+    let error = by_a.run().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Internal);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a defect of Esker"))]
+fn counts_of_more_records_than_there_are_are_refused() {
+    assert_refused_with_a_stray_entry(&dataset(Maintenance::MutableBitmap));
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a defect of Esker"))]
+fn entries_of_more_records_than_there_are_are_refused() {
+    let dataset = dataset(Maintenance::MutableBitmap);
+    // Entries of one record add up only if they are read one by one.
+    dataset
+        .put_json(record(3).replace("\"a\":1", "\"a\":[1,2]"))
+        .unwrap();
+    assert_refused_with_a_stray_entry(&dataset);
 }
