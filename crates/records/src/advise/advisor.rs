@@ -156,7 +156,7 @@ impl Handle {
         let counts = self.usage();
         let mut candidates = declared(&view);
         candidates.extend(queried_undeclared(&view, &counts)?);
-        let readers: Vec<&Reader<'_>> = candidates.iter().map(|one| &one.reader).collect();
+        let readers: Vec<&Reader<'_>> = candidates.iter().map(|c| &c.reader).collect();
         let cost = view.snapshot.cost();
         let measured = sample::measure(&view.snapshot, &view.layout, &readers, &cost);
         self.shared.group.count(&cost);

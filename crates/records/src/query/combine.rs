@@ -149,15 +149,15 @@ impl<'a> WholeLists<'a> {
         }
     }
 
-    /// Visits the entries that all lists of `of` have, without those of the constraints `but`.
+    /// Visits the entries that all of `parts` have, without those of the `excluded` constraints.
     fn each_in_all<E: VisitError>(
         &self,
-        of: &[Lists],
-        but: &[usize],
+        parts: &[Lists],
+        excluded: &[usize],
         keep: &Keep<'_>,
         visit: &mut VisitKey<'_, E>,
     ) -> std::result::Result<(), E> {
-        let (Some(first), Some((last, shorter))) = (of.first(), of.split_last()) else {
+        let (Some(first), Some((last, shorter))) = (parts.first(), parts.split_last()) else {
             return Err(Error::from(Misplaced::here()).into());
         };
         let mut both: Option<SeqSet> = None;
@@ -169,13 +169,13 @@ impl<'a> WholeLists<'a> {
             both = Some(numbers);
         }
         let in_both = |seq| keep(seq) && both.as_ref().is_none_or(|set| set.contains(seq));
-        let mut excluded = SeqSet::new();
-        for at in but {
+        let mut out = SeqSet::new();
+        for at in excluded {
             if let Some(numbers) = self.numbers(&Lists::One(*at), &in_both)? {
-                excluded.add_all(&numbers);
+                out.add_all(&numbers);
             }
         }
-        self.each(last, &|seq| in_both(seq) && !excluded.contains(seq), visit)
+        self.each(last, &|seq| in_both(seq) && !out.contains(seq), visit)
     }
 
     /// The numbers that a combination has; `None` if they take too much memory.
@@ -319,8 +319,8 @@ pub(super) fn rule_out(
         let mut best = BestCandidates::new(window).only(among);
         offer(context, at, &mut best)?;
         steps.listed += best.offered();
-        let (found, _) = best.finish();
-        let mut numbers: Vec<Seq> = found.into_iter().map(|candidate| candidate.seq).collect();
+        let (listed, _) = best.finish();
+        let mut numbers: Vec<Seq> = listed.into_iter().map(|candidate| candidate.seq).collect();
         numbers.sort_unstable();
         lists.push(WindowNumbers {
             constraint: at,

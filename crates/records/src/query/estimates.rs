@@ -119,7 +119,7 @@ impl Estimate for Estimates<'_> {
         });
         let range = Range::exactly(other.to_vec());
         index.candidates(lookup, attribute, &range, &mut best)?;
-        let (found, _) = best.finish();
-        Ok(!found.is_empty())
+        let (others, _) = best.finish();
+        Ok(!others.is_empty())
     }
 }

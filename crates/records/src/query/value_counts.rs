@@ -129,19 +129,21 @@ impl CurrentFilter<'_> {
             is_unsuitable: AtomicBool::new(false),
         };
         let mut counted = Vec::with_capacity(ranges.len());
-        for one in parallel::each(&ranges, &|range| task.count(range)) {
-            let one = one?;
-            cost.absorb(&one.cost);
-            counted.push(one);
+        for of_range in parallel::each(&ranges, &|range| task.count(range)) {
+            counted.push(of_range?);
         }
+        counted
+            .iter()
+            .for_each(|of_range| cost.absorb(&of_range.cost));
         if task.is_unsuitable.load(Relaxed) || share_a_write(&counted) {
             return Ok(None);
         }
-        let (read, obsolete) = counted.iter().fold((0, 0), |(read, obsolete), one| {
-            (read + one.read, obsolete + one.obsolete)
-        });
-        let all = counted.into_iter().flat_map(|one| one.values);
-        let mut values: Vec<ValueCount> = all.collect();
+        let (read, obsolete) = (
+            counted.iter().map(|of_range| of_range.read).sum(),
+            counted.iter().map(|of_range| of_range.obsolete).sum(),
+        );
+        let of_ranges = counted.into_iter().flat_map(|of_range| of_range.values);
+        let mut values: Vec<ValueCount> = of_ranges.collect();
         add_up(&mut values);
         Ok(Some(ValueCounts {
             values,
@@ -186,8 +188,8 @@ impl CurrentFilter<'_> {
             }
             Ok((puts, cost))
         };
-        for one in parallel::each(&ranges, &count) {
-            let (more, read) = one?;
+        for of_range in parallel::each(&ranges, &count) {
+            let (more, read) = of_range?;
             puts += more;
             cost.absorb(&read);
         }

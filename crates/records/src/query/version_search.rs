@@ -256,16 +256,16 @@ impl<'a> VersionSearch<'a> {
         bytes: usize,
     ) -> Result<Option<Candidate>> {
         'again: loop {
-            let mut found: Option<Candidate> = None;
+            let mut common: Option<Candidate> = None;
             for stream in streams.iter_mut() {
                 let Some(head) = self.head(stream, below, bytes)? else {
                     return Ok(None);
                 };
-                match &found {
+                match &common {
                     None => {
                         // Candidates newer than this one are not in all indexes.
                         below = head.seq.saturating_add(1);
-                        found = Some(head.clone());
+                        common = Some(head.clone());
                     }
                     Some(first) if first.seq == head.seq && first.key == head.key => {}
                     Some(first) => {
@@ -274,7 +274,7 @@ impl<'a> VersionSearch<'a> {
                     }
                 }
             }
-            return Ok(found);
+            return Ok(common);
         }
     }
 
