@@ -40,7 +40,7 @@ pub(crate) enum Source {
 impl Source {
     /// The source of the candidates from indexes of these kinds; without an index, a scan. The set
     /// covers the entries of all stand-alone indexes alike.
-    pub(crate) fn of(kinds: &[IndexKind]) -> Source {
+    pub(crate) fn of_kinds(kinds: &[IndexKind]) -> Source {
         match kinds {
             [kind] if kind.is_standalone() => Source::IndexEntries,
             [_] => Source::DataVersions,
@@ -54,8 +54,7 @@ impl Source {
 /// How far the obsolete set is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Complete {
-    /// It has every write that was overwritten by a write up to this sequence number; 0 guarantees
-    /// nothing.
+    /// It has every write that was overwritten by a write up to this sequence number.
     UpTo(Seq),
     /// It has every overwritten write, as the snapshot sees it: a write that is not in it is
     /// current.
@@ -63,6 +62,9 @@ pub(crate) enum Complete {
 }
 
 impl Complete {
+    /// It guarantees nothing: sequence numbers begin at 1.
+    pub(crate) const NOTHING: Complete = Complete::UpTo(0);
+
     /// True if the set has every overwritten write.
     pub(crate) fn is_always(self) -> bool {
         self == Complete::Always
@@ -132,15 +134,15 @@ impl Coverage {
     }
 
     /// How far the set is complete for these candidates.
-    pub(crate) fn of(&self, source: Source) -> Complete {
+    pub(crate) fn complete_for(&self, source: Source) -> Complete {
         let always = self.by_writes && self.converged;
         match source {
             Source::Records => Complete::Always,
             Source::IndexEntries if always => Complete::Always,
-            Source::IndexEntries if self.keeps_versions => Complete::UpTo(0),
+            Source::IndexEntries if self.keeps_versions => Complete::NOTHING,
             Source::IndexEntries => Complete::UpTo(self.watermark),
             Source::DataVersions if always && self.from_the_first => Complete::Always,
-            Source::DataVersions | Source::Mixed => Complete::UpTo(0),
+            Source::DataVersions | Source::Mixed => Complete::NOTHING,
         }
     }
 }

@@ -19,8 +19,8 @@ fn all() -> impl Iterator<Item = Coverage> {
 #[test]
 fn the_set_alone_decides_only_with_the_writes_of_the_strategy() {
     for coverage in all() {
-        let index = coverage.of(Source::IndexEntries);
-        let data = coverage.of(Source::DataVersions);
+        let index = coverage.complete_for(Source::IndexEntries);
+        let data = coverage.complete_for(Source::DataVersions);
         // A set that is complete for all versions is complete for those with index entries.
         assert!(index.is_always() || !data.is_always(), "{coverage:?}");
         let by_each_write = coverage.by_writes && coverage.converged;
@@ -28,7 +28,7 @@ fn the_set_alone_decides_only_with_the_writes_of_the_strategy() {
         // A repair by index finds no versions without index entries.
         let always = by_each_write && coverage.from_the_first;
         assert_eq!(data.is_always(), always, "{coverage:?}");
-        assert!(coverage.of(Source::Records).is_always());
+        assert!(coverage.complete_for(Source::Records).is_always());
         assert!(coverage.has_converged() || !coverage.loses_nothing());
     }
 }
@@ -37,7 +37,7 @@ fn the_set_alone_decides_only_with_the_writes_of_the_strategy() {
 fn a_watermark_guarantees_writes_up_to_itself_but_no_kept_versions() {
     for coverage in all() {
         for source in [Source::IndexEntries, Source::DataVersions, Source::Mixed] {
-            let complete = coverage.of(source);
+            let complete = coverage.complete_for(source);
             match complete {
                 Complete::Always => assert!(complete.includes(u64::MAX)),
                 Complete::UpTo(watermark) => {

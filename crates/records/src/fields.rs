@@ -67,7 +67,7 @@ fn add(fields: &mut FieldGatherer, stored: &[u8]) {
 ///
 /// # Errors
 /// Any read error, and damage if a digest is malformed.
-pub(crate) fn of(layout: &Layout, snapshot: &Snapshot) -> Result<Option<Fields>> {
+pub(crate) fn in_snapshot(layout: &Layout, snapshot: &Snapshot) -> Result<Option<Fields>> {
     let location_tree = match layout.clustered() {
         Some(attribute) => Some(attribute.index_tree()?),
         None => None,
@@ -85,8 +85,19 @@ pub(crate) fn of(layout: &Layout, snapshot: &Snapshot) -> Result<Option<Fields>>
 fn add_tree(fields: &mut FieldGatherer, tree: TreeId, snapshot: &Snapshot) -> Result<bool> {
     let cost = snapshot.cost();
     for component in snapshot.components(tree) {
-        let tables = match &component {
-            Component::Run(run) => run.tables.iter(),
+        match &component {
+            Component::Run(run) => {
+                for table in run.tables.iter() {
+                    let Some(digest) = table.table()?.digest(&cost)? else {
+                        return Ok(false);
+                    };
+                    let stored = Fields::decode(&digest.bytes).ok_or_else(|| {
+                        let table = table.meta().number;
+                        Error::damaged(format!("table {table} has a malformed set of fields"))
+                    })?;
+                    fields.absorb(&stored);
+                }
+            }
             Component::Memtable(_) => {
                 let mut entries = snapshot.entries_in(std::slice::from_ref(&component), 0);
                 entries.seek_first()?;
@@ -96,18 +107,7 @@ fn add_tree(fields: &mut FieldGatherer, tree: TreeId, snapshot: &Snapshot) -> Re
                     }
                     entries.next()?;
                 }
-                continue;
             }
-        };
-        for table in tables {
-            let Some(digest) = table.table()?.digest(&cost)? else {
-                return Ok(false);
-            };
-            let stored = Fields::decode(&digest.bytes).ok_or_else(|| {
-                let table = table.meta().number;
-                Error::damaged(format!("table {table} has a malformed set of fields"))
-            })?;
-            fields.absorb(&stored);
         }
     }
     Ok(true)

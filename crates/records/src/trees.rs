@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use esker_lsm::attributes::{Extractor, Summary};
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{
     CompactionPolicy, DropPolicy, LazyLeveled, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
@@ -39,7 +39,7 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
         }
         let tree = index_tree(name, attribute.id, attribute.tree);
         trees.push((tree, config(Role::Index(attribute.def.kind))));
-        if maintenance::of(settings.maintenance).keeps_written_keys() {
+        if maintenance::strategy_of(settings.maintenance).keeps_written_keys() {
             trees.push((deleted_tree(name, attribute.id), config(Role::Deleted)));
         }
     }
@@ -59,7 +59,8 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
 /// True if writes record the values that they replaced for an index of this kind, in a tree of its
 /// own ([`Role::Widened`]).
 pub(crate) fn widens(settings: &MaintenanceSettings, kind: IndexKind) -> bool {
-    maintenance::of(settings.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
+    maintenance::strategy_of(settings.maintenance).keeps_replaced_values()
+        && index::is_filtered_scan(kind)
 }
 
 /// Extracts the attributes of stored records that have an embedded index. The vectors have one item
@@ -67,14 +68,14 @@ pub(crate) fn widens(settings: &MaintenanceSettings, kind: IndexKind) -> bool {
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
-    /// The greatest ID plus one.
+    /// Above all IDs.
     end: u32,
     /// Extract the attributes from the JSON of records that are older than the attributes.
     backfills: Vec<BackfillExtractor>,
 }
 
 impl EmbeddedAttributes {
-    fn new(stored: &StoredDef) -> EmbeddedAttributes {
+    fn new(stored: &StoredDef) -> Result<EmbeddedAttributes, Misplaced> {
         let key = (stored.key.clone(), stored.key_type);
         let building = stored.change.as_ref().map(|change| &change.attribute);
         let building = building.filter(|a| a.def.kind.is_embedded());
@@ -93,17 +94,16 @@ impl EmbeddedAttributes {
             .collect();
         let ids: Vec<u32> = backfills.iter().map(|backfill| backfill.id).collect();
         let summaries = attributes.iter().map(|a| {
-            let index = index::built_in(a.def.kind);
-            debug_assert!(index.is_some(), "embedded indexes are built in");
-            // Kinds that name no summary have the engine's default.
-            index.and_then(|index| index.summary()).unwrap_or_default()
+            // Embedded indexes are built in, and consist of summaries.
+            let summary = index::built_in(a.def.kind).and_then(|index| index.summary());
+            summary.ok_or_else(|| Misplaced::here())
         });
-        EmbeddedAttributes {
-            summaries: summaries.collect(),
+        Ok(EmbeddedAttributes {
+            summaries: summaries.collect::<Result<_, _>>()?,
             end: ids.iter().max().map_or(0, |id| id + 1),
             ids,
             backfills,
-        }
+        })
     }
 }
 
@@ -175,36 +175,43 @@ impl Trees {
             }),
         }
     }
-}
 
-impl Trees {
-    /// The options of a data tree.
-    fn of_data(&self, name: &str, stored: &StoredDef) -> TreeOptions {
-        let embedded = EmbeddedAttributes::new(stored);
+    /// The options of a data tree; `None` for a malformed name.
+    ///
+    /// # Errors
+    /// [`Misplaced`] if an embedded index has no summaries.
+    fn of_data(&self, name: &str, stored: &StoredDef) -> Result<Option<TreeOptions>, Misplaced> {
+        let Some(dataset) = dataset_part(name) else {
+            return Ok(None);
+        };
+        let embedded = EmbeddedAttributes::new(stored)?;
         let extractor: Option<Arc<dyn Extractor>> = if embedded.ids.is_empty() {
             None
         } else {
             Some(Arc::new(embedded))
         };
-        TreeOptions {
+        Ok(Some(TreeOptions {
             extractor,
             digester: Some(Arc::new(FieldDigester)),
             policy: self.policy(stored.settings.merging),
             versions: stored.settings.versions as usize,
-            superseded: superseded(name, data_drops(stored)),
+            superseded: Some(superseded(dataset, data_drops(stored))),
             ..TreeOptions::default()
-        }
+        }))
     }
 
-    /// The options of a derived or additional tree; `None` if its index type is unknown.
+    /// The options of a derived or additional tree; `None` if its index type is unknown, or for a
+    /// malformed name.
     fn of_role(&self, name: &str, config: &TreeConfig) -> Option<TreeOptions> {
+        let dataset = dataset_part(name)?;
         // A tree that reports on the data's components has the same components, if these are whole
         // runs.
         let correlated = match config.role {
             Role::Widened => config.merging != Merging::Leveled,
             _ => config.merging == Merging::Correlated,
         };
-        let follows = correlated.then(|| data_tree(dataset_part(name)));
+        let follows = correlated.then(|| data_tree(dataset));
+        let drops = |drop_policy| Some(superseded(dataset, drop_policy));
         Some(match config.role {
             Role::Staging => unfiltered(Arc::new(Tiered::default())),
             Role::Notes => TreeOptions {
@@ -221,7 +228,7 @@ impl Trees {
             },
             // Only read from the front. Obsolete records need not expire.
             Role::Expiry => TreeOptions {
-                superseded: superseded(name, DropPolicy::Silent),
+                superseded: drops(DropPolicy::Silent),
                 ..unfiltered(self.policy(config.merging))
             },
             Role::Widened => TreeOptions {
@@ -233,14 +240,11 @@ impl Trees {
                 policy: self.policy(Merging::Tiered),
                 follows,
                 incomplete: config.incomplete,
-                superseded: superseded(
-                    name,
-                    if config.silent {
-                        DropPolicy::Silent
-                    } else {
-                        DropPolicy::Record
-                    },
-                ),
+                superseded: drops(if config.silent {
+                    DropPolicy::Silent
+                } else {
+                    DropPolicy::Record
+                }),
                 ..TreeOptions::default()
             },
             Role::Index(kind) => {
@@ -249,7 +253,7 @@ impl Trees {
                     policy: self.policy(index.merging(config.merging)),
                     follows,
                     incomplete: config.incomplete,
-                    superseded: superseded(name, DropPolicy::Silent),
+                    superseded: drops(DropPolicy::Silent),
                     // It has the records themselves.
                     digester: kind.is_clustered().then(|| Arc::new(FieldDigester) as _),
                     ..index.tree_options(config.versions as usize)?
@@ -257,55 +261,7 @@ impl Trees {
             }
         })
     }
-}
 
-/// A tree that is never searched by key, and so needs no key filter.
-fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
-    TreeOptions {
-        policy,
-        filter_bits_per_key: 0,
-        ..TreeOptions::default()
-    }
-}
-
-/// The name of the dataset that the tree `name` belongs to.
-fn dataset_part(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(dataset, _)| dataset)
-}
-
-/// The obsolete set of the dataset that the tree `name` belongs to, by which compactions of the
-/// tree drop entries.
-fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
-    Some(SupersededBy {
-        tree: superseded_tree(dataset_part(name)),
-        drop_policy,
-    })
-}
-
-/// How compactions of the data treat obsolete records.
-fn data_drops(stored: &StoredDef) -> DropPolicy {
-    let settings = &stored.settings;
-    // The kinds include that of an index under construction, which has index entries already.
-    // A range filter records replaced values under the number of the replacing write. If that write
-    // were dropped while the version that it replaced stays in a component, the older version would
-    // look current.
-    if stored.kinds().any(|kind| widens(settings, kind)) {
-        return DropPolicy::Regardless;
-    }
-    // If there is a primary-key index, its compactions report instead, because it is smaller.
-    let data_reports = maintenance::of(settings.maintenance).data_reports();
-    match settings.repair {
-        Repair::Merge if data_reports && stored.kinds().any(IndexKind::is_standalone) => {
-            DropPolicy::Record
-        }
-        // Independent of the present indexes: readers must know that runs may hold several
-        // versions.
-        Repair::Staged => DropPolicy::KeepUntilRepaired,
-        _ => DropPolicy::Silent,
-    }
-}
-
-impl Trees {
     /// Refuses trees of an index type that the store was not opened with.
     fn refuse_unknown(
         &self,
@@ -321,23 +277,74 @@ impl Trees {
     }
 }
 
+/// A tree that is never searched by key, and so needs no key filter.
+fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
+    TreeOptions {
+        policy,
+        filter_bits_per_key: 0,
+        ..TreeOptions::default()
+    }
+}
+
+/// The name of the dataset that the tree `name` belongs to; `None` if the name has no dataset.
+fn dataset_part(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(dataset, _)| dataset)
+}
+
+/// The obsolete set of a dataset, by which compactions of its trees drop entries.
+fn superseded(dataset: &str, drop_policy: DropPolicy) -> SupersededBy {
+    SupersededBy {
+        tree: superseded_tree(dataset),
+        drop_policy,
+    }
+}
+
+/// How compactions of the data treat obsolete records.
+fn data_drops(stored: &StoredDef) -> DropPolicy {
+    let settings = &stored.settings;
+    // The kinds include that of an index under construction, which has index entries already.
+    // A range filter records replaced values under the number of the replacing write. If that write
+    // were dropped while the version that it replaced stays in a component, the older version would
+    // look current.
+    if stored.kinds().any(|kind| widens(settings, kind)) {
+        return DropPolicy::Regardless;
+    }
+    // If there is a primary-key index, its compactions report instead, because it is smaller.
+    let data_reports = maintenance::strategy_of(settings.maintenance).data_reports();
+    match settings.repair {
+        Repair::Merge if data_reports && stored.kinds().any(IndexKind::is_standalone) => {
+            DropPolicy::Record
+        }
+        // Independent of the present indexes: readers must know that runs may hold several
+        // versions.
+        Repair::Staged => DropPolicy::KeepUntilRepaired,
+        _ => DropPolicy::Silent,
+    }
+}
+
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> esker_lsm::Result<TreeOptions> {
         if let Some(options) = self.extensions.tree_options(name, config) {
             return options;
         }
         let options = if dataset_of(name).is_some() {
-            let stored = StoredDef::from_bytes(config);
-            if let Some(stored) = &stored {
-                self.refuse_unknown(name, stored.kinds())?;
+            match StoredDef::from_bytes(config) {
+                Some(stored) => {
+                    self.refuse_unknown(name, stored.kinds())?;
+                    self.of_data(name, &stored)?
+                }
+                None => None,
             }
-            stored.map(|stored| self.of_data(name, &stored))
         } else {
-            let config = TreeConfig::from_bytes(config);
-            if let Some(Role::Index(kind)) = config.as_ref().map(|config| config.role) {
-                self.refuse_unknown(name, [kind])?;
+            match TreeConfig::from_bytes(config) {
+                Some(config) => {
+                    if let Role::Index(kind) = config.role {
+                        self.refuse_unknown(name, [kind])?;
+                    }
+                    self.of_role(name, &config)
+                }
+                None => None,
             }
-            config.and_then(|config| self.of_role(name, &config))
         };
         let unreadable = || format!("tree {name}: its configuration cannot be read");
         options.ok_or_else(|| esker_lsm::Error::Invalid(unreadable()))

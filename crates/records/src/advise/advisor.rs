@@ -156,10 +156,7 @@ impl Handle {
         let counts = self.usage();
         let mut candidates = declared(&view);
         candidates.extend(queried_undeclared(&view, &counts)?);
-        let (attributes, readers): (Vec<_>, Vec<_>) = candidates
-            .into_iter()
-            .map(|candidate| ((candidate.path, candidate.present), candidate.reader))
-            .unzip();
+        let readers: Vec<&Reader<'_>> = candidates.iter().map(|c| &c.reader).collect();
         let cost = view.snapshot.cost();
         let measured = sample::measure(&view.snapshot, &view.layout, &readers, &cost);
         self.shared.group.count(&cost);
@@ -169,29 +166,31 @@ impl Handle {
         } = measured?;
         // A small dataset can consist mostly of old versions.
         if view.record_count() <= MAX_COUNTED {
-            records = count_all(&view, u64::MAX)?.0;
+            records = count_all(&view, None)?.0;
         }
         let types = view.layout.index_types().clone();
-        let source = match mix {
-            Some(_) => MixSource::Given,
-            None if reads(&counts) > 0 => MixSource::Counted,
-            None => MixSource::Assumed,
+        let assumed = Mix::default();
+        // The counts show the mix of each attribute, unless it is given or assumed.
+        let (source, mix) = match mix {
+            Some(mix) => (MixSource::Given, Some(mix)),
+            None if reads(&counts) > 0 => (MixSource::Counted, None),
+            None => (MixSource::Assumed, Some(&assumed)),
         };
         debug_assert_eq!(
-            attributes.len(),
+            candidates.len(),
             profiles.len(),
             "a profile for each attribute"
         );
-        let advised = attributes
+        let advised = candidates
             .into_iter()
             .zip(&profiles)
-            .map(|((path, present), profile)| {
+            .map(|(candidate, profile)| {
+                let Candidate { path, present, .. } = candidate;
                 // An attribute that was never queried has no counts.
                 let queries = counts.attributes.get(&path).copied().unwrap_or_default();
-                let workload = match (mix, source) {
-                    (Some(mix), _) => mix.workload(&queries),
-                    (None, MixSource::Counted) => counted_workload(&counts, &queries),
-                    (None, _) => Mix::default().workload(&queries),
+                let workload = match mix {
+                    Some(mix) => mix.workload(&queries),
+                    None => counted_workload(&counts, &queries),
                 };
                 advise(&types, path, present, queries, workload, profile)
             });
@@ -270,7 +269,7 @@ fn reads(counts: &UsageCounts) -> u64 {
     counts.gets + queries.sum::<u64>()
 }
 
-/// The ratio of `part` to `whole`.
+/// The ratio of `part` to `whole`; 0 of nothing.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }

@@ -49,12 +49,12 @@ impl Reader<'_> {
     }
 }
 
-/// The zone map of a block, and one of its values. `min` <= `one` <= `max`.
+/// The zone map of a block, and one of its values. `min` <= `probe` <= `max`.
 struct Zone {
     min: Vec<u8>,
     max: Vec<u8>,
     /// The value with which the zone maps of other blocks are probed.
-    one: Vec<u8>,
+    probe: Vec<u8>,
 }
 
 /// The estimates from a sample.
@@ -82,7 +82,7 @@ struct SampledValues {
 pub(super) fn measure(
     snapshot: &Snapshot,
     layout: &Layout,
-    readers: &[Reader<'_>],
+    readers: &[&Reader<'_>],
     cost: &Cost,
 ) -> Result<Measurements> {
     let data = layout.data;
@@ -141,7 +141,7 @@ struct Sample<'a> {
     snapshot: &'a Snapshot,
     bodies: Bodies<'a>,
     cost: &'a Cost,
-    readers: &'a [Reader<'a>],
+    readers: &'a [&'a Reader<'a>],
     /// By reader.
     values: Vec<SampledValues>,
     /// The number of sampled records.
@@ -193,22 +193,22 @@ impl Sample<'_> {
         let table = file.table()?;
         let partitions = table.partitions() as u64;
         let mut hints: Vec<BlockHint> = Vec::new();
-        let mut known = None;
-        let mut last = None;
+        let mut hinted = None;
+        let mut last_read = None;
         for nth in 0..share {
             // The middle of the nth of `share` parts, in thousandths of a partition.
             let place = (2 * nth + 1) * partitions * 1000 / (2 * share);
             let partition = (place / 1000) as usize;
-            if known != Some(partition) {
+            if hinted != Some(partition) {
                 hints.clear();
                 table.all_blocks(partition, cost, &mut hints)?;
-                known = Some(partition);
+                hinted = Some(partition);
             }
             let block = (place % 1000) as usize * hints.len() / 1000;
-            if last == Some((partition, block)) {
+            if last_read == Some((partition, block)) {
                 continue;
             }
-            last = Some((partition, block));
+            last_read = Some((partition, block));
             let hint = hints.item(block)?;
             let mut entries = table.block_entries(hint, cost)?;
             let mut records = Vec::new();
@@ -278,7 +278,7 @@ impl Zone {
                 *zone = Some(Zone {
                     min: value.to_vec(),
                     max: value.to_vec(),
-                    one: value.to_vec(),
+                    probe: value.to_vec(),
                 });
             }
         }
@@ -315,7 +315,7 @@ impl SampledValues {
                 .enumerate()
                 .filter(|(other, _)| *other != at);
             kept += others
-                .filter(|(_, zone)| zone.min <= probed.one && probed.one <= zone.max)
+                .filter(|(_, zone)| zone.min <= probed.probe && probed.probe <= zone.max)
                 .count();
         }
         Some(1.0 - kept as f64 / pairs as f64)

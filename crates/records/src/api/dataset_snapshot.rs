@@ -140,7 +140,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// # Errors
     /// Any read error.
     pub fn fields(&self) -> Result<Option<Fields>> {
-        fields::of(&self.view.layout, &self.view.snapshot)
+        fields::in_snapshot(&self.view.layout, &self.view.snapshot)
     }
 
     /// The sequence number of the last write that it sees.

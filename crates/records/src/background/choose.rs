@@ -16,8 +16,8 @@
 
 use esker_model::definition::Maintenance;
 
-use crate::maintenance::cost;
-use crate::maintenance::cost::{CANDIDATES, FIRST, Workload};
+use crate::maintenance::cost::{CANDIDATES, FIRST, WorkPerWrite};
+use crate::maintenance::cost_per_write;
 
 /// The present strategy is kept unless another one is cheaper by this factor, so that they do not
 /// alternate.
@@ -42,13 +42,13 @@ pub(crate) struct StrategyCost {
 }
 
 /// Chooses among the candidates; keeps `present` unless it is much more expensive.
-pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
+pub(crate) fn choose(work: &WorkPerWrite, present: Maintenance) -> Choice {
     let strategy = best(work, present);
     let costs = CANDIDATES.map(|strategy| StrategyCost {
         strategy,
-        micros_per_write: cost(strategy, work),
+        micros_per_write: cost_per_write(strategy, work),
     });
-    let of = |strategy| cost(strategy, work);
+    let of = |strategy| cost_per_write(strategy, work);
     let reason = match cheapest(work) {
         cheapest if cheapest == strategy => format!(
             "{strategy} costs least: {:.2} us a write with its queries{}",
@@ -74,15 +74,17 @@ pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
 }
 
 /// The candidate that costs least.
-fn cheapest(work: &Workload) -> Maintenance {
-    let by_cost = |a: &Maintenance, b: &Maintenance| cost(*a, work).total_cmp(&cost(*b, work));
+fn cheapest(work: &WorkPerWrite) -> Maintenance {
+    let by_cost = |a: &Maintenance, b: &Maintenance| {
+        cost_per_write(*a, work).total_cmp(&cost_per_write(*b, work))
+    };
     CANDIDATES.into_iter().min_by(by_cost).unwrap_or(FIRST)
 }
 
 /// The candidate to use: the cheapest one, or the present one if that is not much more expensive.
-fn best(work: &Workload, present: Maintenance) -> Maintenance {
+fn best(work: &WorkPerWrite, present: Maintenance) -> Maintenance {
     let cheapest = cheapest(work);
-    let is_worth_it = cost(cheapest, work) * MIN_GAIN < cost(present, work);
+    let is_worth_it = cost_per_write(cheapest, work) * MIN_GAIN < cost_per_write(present, work);
     if is_worth_it || !CANDIDATES.contains(&present) {
         cheapest
     } else {
@@ -91,7 +93,7 @@ fn best(work: &Workload, present: Maintenance) -> Maintenance {
 }
 
 /// The smallest change of one measured figure that makes another strategy the choice.
-fn nearest_change(work: &Workload, present: Maintenance) -> String {
+fn nearest_change(work: &WorkPerWrite, present: Maintenance) -> String {
     for power in 1..=12 {
         let times = f64::from(1_u32 << power);
         for figure in &FIGURES {
@@ -113,7 +115,7 @@ struct Figure {
     more: &'static str,
     less: &'static str,
     /// The workload with this figure multiplied by a factor.
-    scaled: fn(&Workload, f64) -> Workload,
+    scaled: fn(&WorkPerWrite, f64) -> WorkPerWrite,
 }
 
 const FIGURES: [Figure; 3] = [
@@ -121,7 +123,7 @@ const FIGURES: [Figure; 3] = [
         subject: "queries were",
         more: "times as frequent",
         less: "times rarer",
-        scaled: |work, by| Workload {
+        scaled: |work, by| WorkPerWrite {
             entries: work.entries * by,
             fetched: work.fetched * by,
             scanned: work.scanned * by,
@@ -132,7 +134,7 @@ const FIGURES: [Figure; 3] = [
         subject: "updates were",
         more: "times as frequent",
         less: "times rarer",
-        scaled: |work, by| Workload {
+        scaled: |work, by| WorkPerWrite {
             update_ratio: (work.update_ratio * by).min(1.0),
             ..*work
         },
@@ -141,7 +143,7 @@ const FIGURES: [Figure; 3] = [
         subject: "the cache was",
         more: "times larger",
         less: "times smaller",
-        scaled: |work, by| Workload {
+        scaled: |work, by| WorkPerWrite {
             keys_cached: (work.keys_cached * by).min(1.0),
             data_cached: (work.data_cached * by).min(1.0),
             ..*work

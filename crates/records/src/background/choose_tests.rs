@@ -3,7 +3,7 @@
 
 use super::*;
 
-const WRITES: Workload = Workload {
+const WRITES: WorkPerWrite = WorkPerWrite {
     update_ratio: 0.5,
     indexes: 1.0,
     entries: 0.0,
@@ -14,7 +14,7 @@ const WRITES: Workload = Workload {
     data_cached: 1.0,
 };
 
-fn chosen(work: Workload) -> Maintenance {
+fn chosen(work: WorkPerWrite) -> Maintenance {
     // The present strategy makes no difference.
     let all = CANDIDATES.map(|present| choose(&work, present).strategy);
     assert!(all.iter().all(|strategy| *strategy == all[0]), "{all:?}");
@@ -24,7 +24,7 @@ fn chosen(work: Workload) -> Maintenance {
 #[test]
 fn without_queries_repairs_validate() {
     assert_eq!(chosen(WRITES), Maintenance::Validation);
-    let new = Workload {
+    let new = WorkPerWrite {
         update_ratio: 0.0,
         keys_cached: 0.0,
         ..WRITES
@@ -38,12 +38,12 @@ fn without_queries_repairs_validate() {
 
 #[test]
 fn index_only_queries_favour_bits_if_keys_are_cached() {
-    let work = Workload {
+    let work = WorkPerWrite {
         entries: 20.0,
         ..WRITES
     };
     assert_eq!(chosen(work), Maintenance::MutableBitmap);
-    let large = Workload {
+    let large = WorkPerWrite {
         keys_cached: 0.0,
         data_cached: 0.0,
         ..work
@@ -53,7 +53,7 @@ fn index_only_queries_favour_bits_if_keys_are_cached() {
 
 #[test]
 fn many_queries_per_write_favour_exact_indexes() {
-    let work = Workload {
+    let work = WorkPerWrite {
         entries: 5000.0,
         ..WRITES
     };
@@ -62,13 +62,13 @@ fn many_queries_per_write_favour_exact_indexes() {
 
 #[test]
 fn fetches_of_obsolete_records_favour_bits() {
-    let work = Workload {
+    let work = WorkPerWrite {
         fetched: 10.0,
         wasted: 0.4,
         ..WRITES
     };
     assert_eq!(chosen(work), Maintenance::MutableBitmap);
-    let none = Workload {
+    let none = WorkPerWrite {
         wasted: 0.0,
         ..work
     };
@@ -77,7 +77,7 @@ fn fetches_of_obsolete_records_favour_bits() {
 
 #[test]
 fn filters_favour_bits() {
-    let work = Workload {
+    let work = WorkPerWrite {
         scanned: 100.0,
         ..WRITES
     };
@@ -86,7 +86,7 @@ fn filters_favour_bits() {
 
 #[test]
 fn a_strategy_that_costs_little_more_is_kept() {
-    let work = Workload {
+    let work = WorkPerWrite {
         entries: 2.0,
         ..WRITES
     };
@@ -100,7 +100,7 @@ fn a_strategy_that_costs_little_more_is_kept() {
 
 #[test]
 fn the_nearest_change_is_reported() {
-    let work = Workload {
+    let work = WorkPerWrite {
         entries: 2.0,
         ..WRITES
     };
@@ -110,7 +110,7 @@ fn the_nearest_change_is_reported() {
         "{choice:?}"
     );
     assert_eq!(choice.costs.len(), CANDIDATES.len());
-    let idle = Workload {
+    let idle = WorkPerWrite {
         update_ratio: 0.0,
         keys_cached: 0.0,
         data_cached: 0.0,

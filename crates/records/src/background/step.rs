@@ -13,7 +13,7 @@ use crate::catalog::Layout;
 use crate::ddl::MigrationTarget;
 use crate::error::{Error, Result};
 use crate::maintenance;
-use crate::maintenance::cost::Workload;
+use crate::maintenance::cost::WorkPerWrite;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
 use crate::telemetry::{LastRepair, Measured, StrategyChoice, WastedWork};
@@ -195,7 +195,7 @@ impl Handle {
         layout: &Layout,
         snapshot: &Snapshot,
         measured: &Measured,
-    ) -> Option<Workload> {
+    ) -> Option<WorkPerWrite> {
         let writes = measured.written.max(1) as f64;
         let cache = self.shared.group.cache().capacity() as f64;
         let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
@@ -203,9 +203,9 @@ impl Handle {
         let keys = layout.keys.map_or(0.0, bytes);
         let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
         let update_ratio = measured.update_ratio(self.min_known())?;
-        let strategy = maintenance::of(layout.stored.settings.maintenance);
+        let strategy = maintenance::strategy_of(layout.stored.settings.maintenance);
         let wasted = strategy.wasted(measured, update_ratio);
-        Some(Workload {
+        Some(WorkPerWrite {
             update_ratio,
             indexes: standalone.count() as f64,
             entries: measured.entries as f64 / writes,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use esker_lsm::coding::Own;
 use esker_lsm::version::Version;
 use esker_lsm::{Kind, Seq, TreeId};
 use esker_model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
@@ -81,8 +82,9 @@ impl Resolver<'_> {
         let declared = Arc::new(Declared::new(&change.attribute, self.stored));
         let attribute = self.attribute(&change.attribute, declared, Entries::Incomplete)?;
         let known = attributes.iter().position(|a| a.id == attribute.id);
-        let was_unique = attributes.iter().any(|a| a.id == attribute.id && a.unique);
+        let was_unique = known.is_some_and(|at| attributes.own(at).unique);
         Some(Building {
+            // A new attribute is extracted behind the others.
             place: known.unwrap_or(attributes.len()),
             is_new: known.is_none(),
             since: change.since,
@@ -165,6 +167,41 @@ impl KeyTree {
     }
 }
 
+/// What is extracted from the JSON of each record: the key, then the attributes, a new one that is
+/// being built last, then the expiry time, if it is a field.
+struct ExtractedFields {
+    /// Extracts the key and the values.
+    extraction: Extraction,
+    /// The IDs of the attributes, in their order.
+    ids: Vec<u32>,
+    /// The index of the expiry time among the values, if it is a field.
+    expires_place: Option<usize>,
+}
+
+impl ExtractedFields {
+    fn new(stored: &StoredDef) -> ExtractedFields {
+        let is_declared = |id| stored.attributes.iter().any(|a| a.id == id);
+        let building = stored.change.iter().map(|change| &change.attribute);
+        let new = building.filter(|a| !is_declared(a.id));
+        let mut ids = Vec::new();
+        let mut wanted = Vec::new();
+        for attribute in stored.attributes.iter().chain(new) {
+            ids.push(attribute.id);
+            wanted.push(stored.wanted(&attribute.def));
+        }
+        let expires_place = stored.expiry.path.as_ref().map(|path| {
+            // Refuses objects: a record with an unreadable expiry time would never expire.
+            wanted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
+            wanted.len() - 1
+        });
+        ExtractedFields {
+            extraction: Extraction::of((stored.key.clone(), stored.key_type), wanted),
+            ids,
+            expires_place,
+        }
+    }
+}
+
 /// The attributes and trees of a dataset according to one definition.
 pub(crate) struct Layout {
     /// The definition.
@@ -229,28 +266,10 @@ impl Layout {
         let attributes: Vec<Attribute> = attributes
             .map(|(a, declared)| resolver.attribute(a, declared.clone(), Entries::Complete))
             .collect::<Option<_>>()?;
-        let mut extracted_ids: Vec<u32> = attributes.iter().map(|a| a.id).collect();
-        let mut extracted: Vec<Wanted> = stored
-            .attributes
-            .iter()
-            .map(|a| stored.wanted(&a.def))
-            .collect();
         let building = match &stored.change {
-            Some(change) => {
-                let building = resolver.building(change, &attributes)?;
-                if building.is_new {
-                    extracted.push(stored.wanted(&change.attribute.def));
-                    extracted_ids.push(building.attribute.id);
-                }
-                Some(building)
-            }
+            Some(change) => Some(resolver.building(change, &attributes)?),
             None => None,
         };
-        let expires_place = stored.expiry.path.as_ref().map(|path| {
-            // Refuses objects: a record with an unreadable expiry time would never expire.
-            extracted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
-            extracted.len() - 1
-        });
         let being_built = building.iter().map(|building| &building.attribute);
         let deleted = attributes.iter().chain(being_built);
         let deleted = deleted.filter_map(|a| a.deleted);
@@ -266,16 +285,16 @@ impl Layout {
         }
         let has_unique = attributes.iter().any(|a| a.unique)
             || building.as_ref().is_some_and(|b| b.becomes_unique);
-        let key = (stored.key.clone(), stored.key_type);
+        let fields = ExtractedFields::new(&stored);
         Some(Layout {
             has_unique,
             clustered: attributes.iter().position(|a| a.kind.is_clustered()),
             expiry,
             old,
-            expires_place,
-            extracted_ids,
+            expires_place: fields.expires_place,
+            extracted_ids: fields.ids,
             key_trees,
-            extraction: Extraction::of(key, extracted),
+            extraction: fields.extraction,
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
             keys_written,
@@ -307,7 +326,7 @@ impl Layout {
     /// the full records (`crate::bodies`).
     #[inline]
     pub(crate) fn clustered(&self) -> Option<&Attribute> {
-        self.clustered.and_then(|at| self.attributes.get(at))
+        self.clustered.map(|at| self.attributes.own(at))
     }
 
     /// True if the values of an index must be unique.

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::index::staging::{StagingProgress, each_staged};
 use crate::index::{self, Attribute, Looks, VisitEntry};
 use crate::maintenance;
+use crate::record;
 use crate::store::Handle;
 use crate::write::{Duplicates, Holders};
 
@@ -107,18 +108,18 @@ impl DatasetCheck<'_> {
         while cursor.valid() {
             let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
             let record = match kind {
-                Kind::Put => Some(parse_record(cursor.value())?),
+                Kind::Put => Some(record::parse(cursor.value())?),
                 _ => None,
             };
             if last.as_deref() == Some(key) {
-                derived.older(seq, kind, record.as_ref())?;
+                derived.visit_older(seq, kind, record.as_ref())?;
                 cursor.next()?;
                 continue;
             }
             let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
-            derived.newest(key, seq, record.as_ref())?;
+            derived.visit_newest(key, seq, record.as_ref())?;
             if let Some(record) = record {
                 self.report.records += 1;
                 expiring.add(cursor.value(), key, seq);
@@ -240,22 +241,16 @@ impl DatasetCheck<'_> {
         let attribute = &building.attribute;
         let name = format!("the {} index of {}", attribute.kind, attribute.path);
         let nothing = KnownObsolete::nothing();
-        let each = |visit: &mut VisitEntry<'_>| self.each_entry(attribute, visit);
-        let found = current_entries(snapshot, layout, &nothing, each)?;
-        self.compare(
-            &format!("{name}, being built, has"),
-            required.written,
-            &found,
-        );
-        let each = |visit: &mut VisitEntry<'_>| {
+        let each_written = |visit: &mut VisitEntry<'_>| self.each_entry(attribute, visit);
+        let written = current_entries(snapshot, layout, &nothing, each_written)?;
+        let each_staged = |visit: &mut VisitEntry<'_>| {
             each_staged(snapshot, staging, attribute, None, READAHEAD, visit)
         };
-        let found = current_entries(snapshot, layout, &nothing, each)?;
-        self.compare(
-            &format!("the unfinished build of {name} has"),
-            required.staged,
-            &found,
-        );
+        let staged = current_entries(snapshot, layout, &nothing, each_staged)?;
+        let index = format!("{name}, being built, has");
+        self.compare(&index, required.written, &written);
+        let build = format!("the unfinished build of {name} has");
+        self.compare(&build, required.staged, &staged);
         Ok(())
     }
 
@@ -292,11 +287,6 @@ impl DatasetCheck<'_> {
     }
 }
 
-/// Decodes a stored record.
-fn parse_record(stored: &[u8]) -> Result<RecordRef<'_>> {
-    RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))
-}
-
 /// The entries that the records visited so far require in the indexes.
 struct RecordEntries<'a> {
     layout: &'a Layout,
@@ -317,8 +307,8 @@ impl RecordEntries<'_> {
             }
         }
         if let Some(building) = &self.layout.building {
-            let gathered = self.gathered;
-            let reached = gathered.complete || (gathered.pieces > 0 && *key <= *gathered.last);
+            let last = self.gathered.last.as_deref();
+            let reached = self.gathered.complete || last.is_some_and(|last| key <= last);
             if seq > building.since {
                 self.written
                     .add_values(&building.attribute, record, key, seq);
@@ -333,7 +323,7 @@ impl RecordEntries<'_> {
     fn add_buffered(&mut self, ahead: &mut ReadAhead, snapshot: &Snapshot) -> Result<()> {
         ahead.fill(self.layout, snapshot, &snapshot.cost())?;
         while let Some(item) = ahead.pop() {
-            let record = parse_record(&item.stored)?;
+            let record = record::parse(&item.stored)?;
             self.add(&record, &item.key, item.seq);
         }
         Ok(())

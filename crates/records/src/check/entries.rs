@@ -1,5 +1,7 @@
 //! Compares the entries that an index has with the entries that the records require, by sums.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use esker_lsm::coding::Own;
 use esker_lsm::{Component, Expected, Kind, LookupOptions, Seq, Snapshot};
 use esker_model::record::RecordRef;
@@ -29,7 +31,6 @@ pub(super) struct EntrySum {
 impl EntrySum {
     /// Adds an index entry.
     pub(super) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
-        use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         (value, key, seq).hash(&mut hasher);
         self.index_entries += 1;
@@ -75,7 +76,7 @@ pub(super) fn current_entries(
     };
     each(&mut |value, key, seq| {
         check.bytes += key.len() + value.len();
-        check.batch.push(IndexEntry {
+        check.batch.push(FoundEntry {
             key: key.to_vec(),
             seq,
             value: value.to_vec(),
@@ -91,7 +92,7 @@ pub(super) fn current_entries(
 
 /// An index entry that is to be compared. Ordered by key.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct IndexEntry {
+struct FoundEntry {
     key: Vec<u8>,
     seq: Seq,
     value: Vec<u8>,
@@ -102,7 +103,7 @@ struct EntryCheck<'a> {
     snapshot: &'a Snapshot,
     data: Vec<Component>,
     known: &'a KnownObsolete,
-    batch: Vec<IndexEntry>,
+    batch: Vec<FoundEntry>,
     bytes: usize,
     found: FoundEntries,
 }
@@ -124,7 +125,7 @@ impl EntryCheck<'_> {
             .visit_all(&mut |at, found| {
                 *newest.own_mut(at) = Some((found.seq, found.kind));
             })?;
-        for (IndexEntry { key, seq, value }, newest) in self.batch.iter().zip(newest) {
+        for (FoundEntry { key, seq, value }, newest) in self.batch.iter().zip(newest) {
             if newest == Some((*seq, Kind::Put)) {
                 self.found.current.add(value, key, *seq);
             } else if self.known.misses(*seq, newest.map(|(newest, _)| newest)) {

@@ -1,17 +1,16 @@
 //! The check of the obsolete set, and of trees of written keys and replaced values, against all
 //! versions of the records, which a scan visits in order.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 use esker_model::record::RecordRef;
 
+use super::entries::READAHEAD;
 use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
 use crate::index::Attribute;
 use crate::maintenance;
-
-/// Read-ahead of scans.
-const READAHEAD: usize = 256 << 10;
 
 /// The obsolete set of a dataset, and how far it must be complete.
 pub(super) struct KnownObsolete {
@@ -28,8 +27,8 @@ impl KnownObsolete {
         let coverage = Coverage::new(&layout.stored.settings, set.as_ref());
         KnownObsolete {
             set,
-            entries: coverage.of(Source::IndexEntries),
-            versions: coverage.of(Source::DataVersions),
+            entries: coverage.complete_for(Source::IndexEntries),
+            versions: coverage.complete_for(Source::DataVersions),
         }
     }
 
@@ -37,8 +36,8 @@ impl KnownObsolete {
     pub(super) fn nothing() -> KnownObsolete {
         KnownObsolete {
             set: None,
-            entries: Complete::UpTo(0),
-            versions: Complete::UpTo(0),
+            entries: Complete::NOTHING,
+            versions: Complete::NOTHING,
         }
     }
 
@@ -50,11 +49,11 @@ impl KnownObsolete {
     /// True if the write `seq` of an obsolete index entry must be in the set and is not; `newest`
     /// is the newest entry of its key.
     pub(super) fn misses(&self, seq: Seq, newest: Option<Seq>) -> bool {
-        let must = match newest {
+        let is_required = match newest {
             Some(newest) => self.entries.includes(newest),
             None => self.entries.is_always(),
         };
-        must && !self.has(seq)
+        is_required && !self.has(seq)
     }
 }
 
@@ -65,12 +64,12 @@ pub(super) struct DerivedData<'a> {
     keys: Option<TreeCursor>,
     deleted: Vec<WrittenKeys>,
     replaced: Vec<ReplacedValues<'a>>,
-    newer: VisitedVersion,
+    /// The last visited version; `None` at the beginning.
+    visited: Option<VisitedVersion>,
     wrong: ErrorCounts,
 }
 
-/// The last visited version of a key.
-#[derive(Default)]
+/// A visited version of a key.
 struct VisitedVersion {
     seq: Seq,
     /// Its values for each of [`DerivedData::replaced`].
@@ -118,7 +117,7 @@ impl<'a> DerivedData<'a> {
             keys.seek_first()?;
         }
         let settings = &layout.stored.settings;
-        let strategy = maintenance::of(settings.maintenance);
+        let strategy = maintenance::strategy_of(settings.maintenance);
         let since = |attribute: &Attribute| attribute.since.max(settings.since);
         let deleted = layout.attributes.iter().filter_map(|attribute| {
             let tree = attribute.deleted?;
@@ -142,22 +141,20 @@ impl<'a> DerivedData<'a> {
             keys,
             deleted: deleted.collect(),
             replaced: replaced.collect(),
-            newer: VisitedVersion::default(),
+            visited: None,
             wrong: ErrorCounts::default(),
         })
     }
 
     /// Visits the newest entry of a key: a record or a tombstone.
-    pub(super) fn newest(
+    pub(super) fn visit_newest(
         &mut self,
         key: &[u8],
         seq: Seq,
         record: Option<&RecordRef<'_>>,
     ) -> Result<()> {
-        self.newer = VisitedVersion {
-            seq,
-            values: self.values(record),
-        };
+        let values = self.values(record);
+        self.visited = Some(VisitedVersion { seq, values });
         if record.is_none() {
             return Ok(());
         }
@@ -185,17 +182,17 @@ impl<'a> DerivedData<'a> {
     }
 
     /// Visits an older version of the same key; newest first.
-    pub(super) fn older(
+    pub(super) fn visit_older(
         &mut self,
         seq: Seq,
         kind: Kind,
         record: Option<&RecordRef<'_>>,
     ) -> Result<()> {
-        let newer = std::mem::take(&mut self.newer);
+        let newer = self.visited.take().ok_or_else(|| Misplaced::here())?;
         let old = self.values(record);
         if kind == Kind::Put {
-            let must = self.known.versions.includes(newer.seq);
-            self.wrong.unknown += u64::from(must && !self.known.has(seq));
+            let is_required = self.known.versions.includes(newer.seq);
+            self.wrong.unknown += u64::from(is_required && !self.known.has(seq));
         }
         debug_assert_eq!(newer.values.len(), old.len());
         for ((replaced, old), new) in self.replaced.iter().zip(&old).zip(&newer.values) {
@@ -208,13 +205,13 @@ impl<'a> DerivedData<'a> {
                 }
             }
         }
-        self.newer = VisitedVersion { seq, values: old };
+        self.visited = Some(VisitedVersion { seq, values: old });
         Ok(())
     }
 
     /// The values of a version for each of `replaced`; none for a deletion.
     fn values(&self, record: Option<&RecordRef<'_>>) -> Vec<Vec<Vec<u8>>> {
-        let of = |replaced: &ReplacedValues<'_>| {
+        let values_of = |replaced: &ReplacedValues<'_>| {
             let mut values = Vec::new();
             if let Some(record) = record {
                 replaced.attribute.any_value(record, |value| {
@@ -224,7 +221,7 @@ impl<'a> DerivedData<'a> {
             }
             values
         };
-        self.replaced.iter().map(of).collect()
+        self.replaced.iter().map(values_of).collect()
     }
 
     /// The errors found, as texts.
@@ -256,6 +253,6 @@ impl<'a> DerivedData<'a> {
             ),
         ];
         let wrong = counted.into_iter().filter(|(count, _)| *count > 0);
-        Ok(wrong.map(|(count, what)| format!("{count} {what}")))
+        Ok(wrong.map(|(count, error)| format!("{count} {error}")))
     }
 }

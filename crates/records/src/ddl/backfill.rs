@@ -36,6 +36,9 @@ pub(super) const READAHEAD: usize = 256 << 10;
 /// The most records that are read with one snapshot.
 const ROUND: usize = 4096;
 
+/// A round reads one record for each of these bytes of the store's memory budget.
+const BUDGET_PER_RECORD: usize = 16 << 10;
+
 /// A round ends earlier after so many times as many entries, of which some are deleted records and
 /// replaced versions.
 const ENTRIES_PER_RECORD: u64 = 4;
@@ -234,7 +237,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         target: &mut dyn BackfillTarget,
     ) -> Result<()> {
         let group = &self.dataset.shared.group;
-        let limit = (group.options().memory_budget >> 14).clamp(1, ROUND) as u64;
+        let limit = (group.options().memory_budget / BUDGET_PER_RECORD).clamp(1, ROUND) as u64;
         let snapshot = group.snapshot();
         self.seen = self.seen.max(snapshot.seq());
         let mut cursor = snapshot.entries(self.data, READAHEAD);
@@ -263,23 +266,23 @@ impl<'b, 'p> Backfill<'b, 'p> {
             }
             read += 1;
             let is_wanted = is_newest || self.needs.older_versions;
-            let is_passed = is_wanted && cursor.kind() == Kind::Put && seq <= self.since;
-            match &layout_with_bodies {
-                _ if !is_passed => {}
-                // Such datasets keep one version of each record.
-                Some(layout) => {
-                    debug_assert!(is_newest, "a version of a record without its body");
-                    ahead.push(key, seq, cursor.value_slice());
-                    if ahead.is_full() {
-                        pass_buffered(&mut ahead, layout, &snapshot, target)?;
+            if is_wanted && cursor.kind() == Kind::Put && seq <= self.since {
+                match &layout_with_bodies {
+                    // Such datasets keep one version of each record.
+                    Some(layout) => {
+                        debug_assert!(is_newest, "a version of a record without its body");
+                        ahead.push(key, seq, cursor.value_slice());
+                        if ahead.is_full() {
+                            pass_buffered(&mut ahead, layout, &snapshot, target)?;
+                        }
                     }
+                    None => target.take(&RecordVersion {
+                        key,
+                        seq,
+                        stored: cursor.value(),
+                        is_newest,
+                    })?,
                 }
-                None => target.take(&RecordVersion {
-                    key,
-                    seq,
-                    stored: cursor.value(),
-                    is_newest,
-                })?,
             }
             cursor.next()?;
         }

@@ -3,16 +3,15 @@
 
 use esker_lsm::table::TableMeta;
 use esker_lsm::{RunSink, TreeChange, TreeId};
-use esker_model::record::RecordRef;
 use esker_model::schema::Extracted;
 
 use super::backfill::{
     Aborted, Backfill, BackfillPosition, BackfillTarget, Phase, READAHEAD, RecordVersion, Result,
 };
 use crate::catalog::{Building, Layout, Role, TreeConfig};
-use crate::error::Error;
 use crate::index::Attribute;
 use crate::index::staging::{StagedPiece, StagingProgress, each_staged};
+use crate::record;
 use crate::store::{Handle, Remarks};
 
 /// Index entries that are written between two reports of progress.
@@ -49,17 +48,16 @@ fn each_token(
     values: &mut Extracted,
     visit: &mut dyn FnMut(&[u8]),
 ) -> Result<()> {
-    let record = RecordRef::parse(version.stored)
-        .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+    let record = record::parse(version.stored)?;
     match attribute.values_of(&record, values) {
-        Ok(found) => {
+        Ok(encoded) => {
             if attribute.id >= record.known() {
                 for (_, remark) in values.remarks() {
                     remarks.add(&attribute.path, attribute.ty, remark);
                 }
             }
-            let found = found.iter().map(Vec::as_slice);
-            attribute.tokenizer.each(found, |token| {
+            let encoded = encoded.iter().map(Vec::as_slice);
+            attribute.tokenizer.each(encoded, |token| {
                 visit(token);
                 Ok(())
             })
@@ -88,8 +86,7 @@ impl BackfillTarget for Gather<'_> {
         let progress = &mut self.progress;
         progress.records = position.records;
         progress.complete = position.complete;
-        // Empty at the end, where nothing is left to resume.
-        progress.last = position.last.clone().unwrap_or_default();
+        progress.last.clone_from(&position.last);
         // An empty result needs no piece, and an empty store has no number for one. If all records
         // are deleted, older versions of them may have entries.
         let has_found_any = progress.records > 0 || progress.index_entries > 0;
@@ -166,8 +163,7 @@ impl Build<'_, '_> {
         let loan = dataset.shared.borrow(esker_lsm::Account::Builds);
         let position = BackfillPosition {
             records: progress.records,
-            // A piece is written behind a record, which may be a deleted one.
-            last: (progress.pieces > 0).then(|| progress.last.clone()),
+            last: progress.last.clone(),
             // Without writes before the change there are no records to read.
             complete: progress.complete || self.building.since == 0,
         };
@@ -176,7 +172,7 @@ impl Build<'_, '_> {
             staging,
             attribute,
             progress,
-            piece: StagedPiece::new(attribute),
+            piece: StagedPiece::new(attribute)?,
             limit: loan.bytes(),
             values: Extracted::default(),
         };

@@ -12,6 +12,7 @@
 use std::ops::ControlFlow;
 
 use esker_lsm::TreeChange;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_model::Record;
 use esker_model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
@@ -295,36 +296,29 @@ impl Handle {
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         esker_model::definition::check_place_and_time(path, ty, declared)?;
         esker_model::definition::check_fields(path, ty, declared)?;
-        let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
-        let mut attribute = match known {
-            Some(known) => StoredAttribute {
-                id: known.id,
-                def: def.clone(),
-                // A different tree name from the present one.
-                tree: known.tree + u32::from(kind.is_standalone()),
-                since: 0,
-                exact: true,
-            },
-            None => StoredAttribute {
-                id: stored.next_id,
-                def: def.clone(),
-                tree: 0,
-                since: 0,
-                exact: true,
-            },
+        let (id, tree) = match stored.attribute(path) {
+            // A different tree name from the present one.
+            Some(known) => (known.id, known.tree + u32::from(kind.is_standalone())),
+            None => (stored.next_id, 0),
         };
-        stored.next_id = stored.next_id.max(attribute.id + 1);
-        let created = self.trees_to_build(layout, &attribute);
+        stored.next_id = stored.next_id.max(id + 1);
+        let created = self.trees_to_build(layout, id, kind, &index_tree(&self.name(), id, tree));
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
             // No flush and no compaction of the data tree is running. If one begins, the engine
             // calls this closure again after it.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
-            attribute.since = since;
+            let attribute = StoredAttribute {
+                id,
+                def: def.clone(),
+                tree,
+                since,
+                exact: true,
+            };
             stored.change = Some(StoredChange {
-                attribute: attribute.clone(),
+                attribute,
                 since,
                 tables: tables.max().unwrap_or(0),
                 gathered: false,
@@ -338,31 +332,32 @@ impl Handle {
         Ok(())
     }
 
-    /// The trees that the build of the attribute's index needs and the dataset lacks: names and
-    /// configurations.
+    /// The trees that the build of an index of attribute `id` needs and the dataset lacks: names and
+    /// configurations. `tree` is the name of the index's own tree, if its kind has one.
     fn trees_to_build(
         &self,
         layout: &Layout,
-        attribute: &StoredAttribute,
+        id: u32,
+        kind: IndexKind,
+        tree: &str,
     ) -> Vec<(String, Vec<u8>)> {
-        let (name, kind) = (&self.name(), attribute.def.kind);
-        let settings = &layout.stored.settings;
+        let (name, settings) = (&self.name(), &layout.stored.settings);
         let config = |role| TreeConfig::new(role, settings);
-        let old = layout.attributes.iter().find(|a| a.id == attribute.id);
+        let old = layout.attributes.iter().find(|a| a.id == id);
         let mut created = Vec::new();
         // A rebuilt filter keeps the tree of the filter before it.
         if widens(settings, kind) && old.is_none_or(|old| old.widened.is_none()) {
-            let tree = widened_tree(name, attribute.id);
-            created.push((tree, config(Role::Widened).to_bytes()));
+            let widened = widened_tree(name, id);
+            created.push((widened, config(Role::Widened).to_bytes()));
         }
         if kind.is_standalone() {
-            let tree = index_tree(name, attribute.id, attribute.tree);
-            created.push((tree, config(Role::Index(kind)).incomplete().to_bytes()));
+            let index = config(Role::Index(kind)).incomplete();
+            created.push((tree.to_string(), index.to_bytes()));
             created.push((staging_tree(name), config(Role::Staging).to_bytes()));
             let has_keys = old.is_some_and(|old| old.kind.is_standalone());
-            if maintenance::of(settings.maintenance).keeps_written_keys() && !has_keys {
-                let tree = deleted_tree(name, attribute.id);
-                created.push((tree, config(Role::Deleted).to_bytes()));
+            if maintenance::strategy_of(settings.maintenance).keeps_written_keys() && !has_keys {
+                let deleted = deleted_tree(name, id);
+                created.push((deleted, config(Role::Deleted).to_bytes()));
             }
         }
         created
@@ -397,7 +392,8 @@ impl Handle {
         };
         let result = match (building.attribute.tree, building.staging) {
             (Some(tree), Some(staging)) => build.standalone(tree, staging),
-            _ => build.in_place(),
+            (None, None) => build.in_place(),
+            _ => Err(Misplaced::here().into()),
         };
         let outcome = self.outcome(&layout, building, build.records);
         match result {
@@ -525,6 +521,5 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
 
 /// The attribute's index type before the change; `None` if the attribute was not declared.
 fn kind_before(layout: &Layout, building: &Building) -> Option<IndexKind> {
-    let known = layout.attributes.get(building.place);
-    known.filter(|_| !building.is_new).map(|known| known.kind)
+    (!building.is_new).then(|| layout.attributes.own(building.place).kind)
 }

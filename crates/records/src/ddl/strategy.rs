@@ -218,15 +218,13 @@ impl Handle {
         let is_other = stored.settings.maintenance != to.strategy;
         let set_was_complete = self
             .converged()
-            .is_some_and(|set| set.of(Source::IndexEntries).is_always());
+            .is_some_and(|set| set.complete_for(Source::IndexEntries).is_always());
         stored.settings.maintenance = to.strategy;
         stored.settings.auto = to.is_auto;
         stored.def().validate()?;
-        let mut since = 0;
         group.change_trees(&mut |last| {
             let mut change = TreeChange::default();
             if is_other {
-                since = last;
                 stored.settings.since = last;
                 if !to.strategy.uses_keys() {
                     stored.settings.keys_after = None;
@@ -241,7 +239,8 @@ impl Handle {
         match layout.superseded {
             // The set is complete: it has everything that was replaced up to `since`.
             Some(tree) if set_was_complete && is_other => {
-                Ok(group.supersede(tree, &mut std::iter::empty(), Some(since))?)
+                let since = Some(stored.settings.since);
+                Ok(group.supersede(tree, &mut std::iter::empty(), since)?)
             }
             _ => Ok(()),
         }
@@ -259,7 +258,7 @@ impl Handle {
         if layout.superseded.is_none() {
             created.push((superseded_tree(name), config(Role::Superseded).to_bytes()));
         }
-        if maintenance::of(to).keeps_written_keys() {
+        if maintenance::strategy_of(to).keeps_written_keys() {
             for attribute in layout.attributes.iter().filter(|a| a.tree.is_some()) {
                 let tree = deleted_tree(name, attribute.id);
                 created.push((tree, config(Role::Deleted).to_bytes()));

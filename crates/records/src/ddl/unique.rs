@@ -8,6 +8,7 @@
 
 use esker_lsm::coding::Misplaced;
 use esker_lsm::{TreeChange, TreeId};
+use esker_model::query::Direction;
 
 use super::backfill::{Aborted, Phase, READAHEAD, Result};
 use super::build::Build;
@@ -57,7 +58,8 @@ impl Build<'_, '_> {
         let cost = snapshot.cost();
         let lookup = maintenance::lookup(&layout, &snapshot, &cost, &cost, Looks::default());
         let all: Bounds = (Vec::new(), None);
-        let mut entries = InOrder::within(&lookup, attribute, false, READAHEAD, &all)?;
+        let mut entries =
+            InOrder::within(&lookup, attribute, Direction::Ascending, READAHEAD, &all)?;
         for read in 0_u64.. {
             if read % ENTRIES_PER_REPORT == 0 {
                 self.backfill.report_records(Phase::Reading, self.records)?;
@@ -81,7 +83,7 @@ impl Build<'_, '_> {
     /// now on commits search it, too.
     fn note_gathered(&self) -> Result<()> {
         let mut stored = self.layout.stored.clone();
-        let change = stored.change.as_mut().ok_or_else(Misplaced::here)?;
+        let change = stored.change.as_mut().ok_or_else(|| Misplaced::here())?;
         change.gathered = true;
         let group = &self.backfill.dataset.shared.group;
         group.change_trees(&mut |_| {

@@ -25,6 +25,8 @@ pub(crate) struct Candidate {
 pub(crate) enum Origin {
     /// In this component of the data, counted from the newest: a newer one may replace it.
     Component(usize),
+    /// In some components of the data, merged: any other one may replace it.
+    SomeComponents,
     /// In all components that matter: it is known to be current.
     Current,
     /// With its index entry: it is validated like a candidate without a record.
@@ -192,7 +194,17 @@ impl BestCandidates {
 
     /// True if it holds as many candidates as the query needs.
     pub fn is_full(&self) -> bool {
-        self.early.len() + self.heap.len() >= self.window.want
+        self.len() >= self.window.want
+    }
+
+    /// The number of candidates.
+    #[inline]
+    fn len(&self) -> usize {
+        debug_assert!(
+            self.early.is_empty() || self.heap.is_empty(),
+            "a list, then a heap"
+        );
+        self.early.len() + self.heap.len()
     }
 
     /// The number of candidates that the query needs.
@@ -202,9 +214,8 @@ impl BestCandidates {
 
     /// The number of candidates still missing.
     pub(crate) fn missing(&self) -> usize {
-        self.window
-            .want
-            .saturating_sub(self.early.len() + self.heap.len())
+        debug_assert!(self.len() <= self.window.want, "no more than wanted");
+        self.window.want - self.len()
     }
 
     /// True if a candidate of this rank would be kept. To be checked before building a candidate,
@@ -313,12 +324,11 @@ impl BestCandidates {
     /// Drops the worst candidate of the heap.
     fn drop_worst(&mut self) {
         self.overflowed = true;
-        if let Some(Ranked {
-            item: candidate, ..
-        }) = self.heap.pop()
-        {
-            self.record_bytes -= candidate.record.map_or(0, |(record, _)| record.len());
-            self.bytes -= candidate.key.len() + CANDIDATE_BYTES;
+        let worst = self.heap.pop();
+        debug_assert!(worst.is_some(), "as many candidates as wanted are a heap");
+        if let Some(Ranked { item: worst, .. }) = worst {
+            self.record_bytes -= worst.record.map_or(0, |(record, _)| record.len());
+            self.bytes -= worst.key.len() + CANDIDATE_BYTES;
         }
     }
 

@@ -24,7 +24,8 @@ pub(super) struct BoundedSet {
     ends: Vec<u32>,
     /// A hash table with open addressing.
     slots: Vec<Slot>,
-    /// The number of calls of [`BoundedSet::clear`], modulo 2^32 and never 0 again.
+    /// Changes at each [`BoundedSet::clear`], which so frees all slots at once. Never 0 once there
+    /// are slots: that is the round of slots that were never filled.
     round: u32,
 }
 
@@ -35,6 +36,14 @@ struct Slot {
     place: u32,
     /// The round in which the slot was filled.
     round: u32,
+}
+
+/// Where the search for a string ends.
+enum Found {
+    /// The set has the string.
+    String,
+    /// The set lacks the string; this slot is free for it.
+    FreeSlot(usize),
 }
 
 impl BoundedSet {
@@ -52,19 +61,21 @@ impl BoundedSet {
     /// Adds a string; false if the set has it.
     pub(super) fn insert(&mut self, string: &[u8]) -> bool {
         let full = self.ends.len() >= MAX_LEN || self.bytes.len() + string.len() > MAX_BYTES;
-        if !full && self.slots.len() < 2 * (self.ends.len() + 1) {
+        let is_half_full = self.slots.len() < 2 * (self.ends.len() + 1);
+        if self.slots.is_empty() || (is_half_full && !full) {
             self.grow();
         }
-        let Some(slot) = self.find(string) else {
-            return false;
-        };
-        if !full {
-            let place = self.ends.len() as u32;
-            self.bytes.extend_from_slice(string);
-            self.ends.push(self.bytes.len() as u32);
-            self.put(slot, place);
+        match self.find(string) {
+            Found::String => false,
+            Found::FreeSlot(_) if full => true,
+            Found::FreeSlot(slot) => {
+                let place = self.ends.len() as u32;
+                self.bytes.extend_from_slice(string);
+                self.ends.push(self.bytes.len() as u32);
+                self.put(slot, place);
+                true
+            }
         }
-        true
     }
 
     /// The string with this index.
@@ -75,21 +86,22 @@ impl BoundedSet {
         self.bytes.own(start..end(place))
     }
 
-    /// The free slot for a string; `None` if the set has it. The table is at most half full, so the
+    /// Searches for a string, in a table that has slots. The table is at most half full, so the
     /// search ends after few steps.
-    fn find(&self, string: &[u8]) -> Option<usize> {
-        let mask = self.slots.len().wrapping_sub(1);
-        let mut slot = self.hasher.hash_one(string) as usize & mask;
-        while let Some(&Slot { place, round }) = self.slots.get(slot) {
-            if round != self.round {
-                break;
+    fn find(&self, string: &[u8]) -> Found {
+        // The number of slots is a power of two.
+        let mask = self.slots.len() - 1;
+        let mut at = self.hasher.hash_one(string) as usize & mask;
+        loop {
+            let slot = self.slots.own(at);
+            if slot.round != self.round {
+                return Found::FreeSlot(at);
             }
-            if self.string(place) == string {
-                return None;
+            if self.string(slot.place) == string {
+                return Found::String;
             }
-            slot = (slot + 1) & mask;
+            at = (at + 1) & mask;
         }
-        Some(slot)
     }
 
     /// Fills a free slot.
@@ -107,8 +119,9 @@ impl BoundedSet {
         self.slots.clear();
         self.slots.resize(slots, Slot::default());
         for place in 0..self.ends.len() as u32 {
-            if let Some(slot) = self.find(self.string(place)) {
-                self.put(slot, place);
+            match self.find(self.string(place)) {
+                Found::FreeSlot(slot) => self.put(slot, place),
+                Found::String => debug_assert!(false, "the strings of a set differ"),
             }
         }
     }

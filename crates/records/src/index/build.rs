@@ -28,12 +28,12 @@ pub trait Build {
 pub(super) struct ListBuilder<W> {
     /// The size of a full piece, in bytes.
     full: usize,
-    /// The value whose list is being written.
-    value: Vec<u8>,
     /// The unfinished piece.
     list: PostingWriter,
-    /// The number of its newest posting.
-    newest: Seq,
+    /// The value of the unfinished piece.
+    value: Vec<u8>,
+    /// The number of its newest posting; `None` if there is no unfinished piece.
+    newest: Option<Seq>,
     /// A buffer for the encoded piece.
     out: Vec<u8>,
     write: W,
@@ -57,9 +57,9 @@ impl<W: WritePiece> ListBuilder<W> {
     pub(super) fn new(full: usize, write: W) -> ListBuilder<W> {
         ListBuilder {
             full,
-            value: Vec::new(),
             list: PostingWriter::new(),
-            newest: 0,
+            value: Vec::new(),
+            newest: None,
             out: Vec::new(),
             write,
         }
@@ -81,9 +81,7 @@ impl<W: WritePiece> Build for ListBuilder<W> {
             self.value.clear();
             self.value.extend_from_slice(value);
         }
-        if self.list.is_empty() {
-            self.newest = seq;
-        }
+        self.newest.get_or_insert(seq);
         let posting = Posting {
             seq,
             key,
@@ -98,11 +96,11 @@ impl<W: WritePiece> Build for ListBuilder<W> {
 
     /// Writes the unfinished piece.
     fn finish(&mut self, sink: &mut RunSink<'_>) -> esker_lsm::Result<()> {
-        if self.list.is_empty() {
+        let Some(newest) = self.newest.take() else {
             return Ok(());
-        }
+        };
         self.out.clear();
         self.list.finish(true, &mut self.out);
-        self.write.write(&self.value, self.newest, &self.out, sink)
+        self.write.write(&self.value, newest, &self.out, sink)
     }
 }

@@ -1,15 +1,14 @@
 //! A walk over all current index entries of an index's tree, or those in a range, and the split of
 //! an entry of the tree into index entries.
 
-use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, EntryCursor, Kind, Seq};
 use esker_model::range::Range;
 
-use super::kind::{Attribute, Entry, IndexType, TreeRange, VisitEntry, VisitPosting};
+use super::kind::{Attribute, Entry, TreeRange, VisitEntry, VisitPosting};
 use super::kinds::each_point;
 use super::lookup::Lookup;
 use super::walk_end::{VisitEntryOr, VisitError};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
 /// Obsolete entries may be included or not. The order is that of the index, except for points in an
@@ -24,20 +23,22 @@ pub(crate) fn each_entry<E: VisitError>(
     readahead: usize,
     visit: &mut VisitEntryOr<'_, E>,
 ) -> std::result::Result<(), E> {
+    let index = attribute.required_index()?;
     if let Some(range) = range
         && !range.regions.is_empty()
-        && attribute.index().is_some_and(IndexType::is_of_points)
+        && index.is_of_points()
     {
         return each_point(lookup, attribute, range, visit);
     }
-    let all = TreeRange {
-        lo: Vec::new(),
-        hi: None,
-        exact: true,
+    let bounds = match range {
+        Some(range) => index.bounds(range),
+        None => vec![TreeRange {
+            lo: Vec::new(),
+            hi: None,
+            exact: true,
+        }],
     };
-    let bounds = range.and_then(|range| Some(attribute.index()?.bounds(range)));
     let mut cursor = lookup.snapshot.entries(attribute.index_tree()?, readahead);
-    let bounds = bounds.unwrap_or_else(|| vec![all]);
     let walked = each_between(&mut cursor, attribute, range, &bounds, visit);
     // Also if the visitor ended the walk.
     lookup.index_cost.absorb(&cursor.cost());
@@ -97,25 +98,20 @@ pub(super) fn index_entries(
             visit(value, key, seq)
         }
     };
-    all_entries(attribute, entry_key, seq, entry_value, &mut put)
+    index_postings(attribute, entry_key, seq, entry_value, &mut put)
 }
 
 /// Visits the index entries in an entry of the tree: value, key, sequence number, and whether the
 /// index entry cancels an older one.
-fn all_entries(
+fn index_postings(
     attribute: &Attribute,
     entry_key: &[u8],
     seq: Seq,
     entry_value: &[u8],
     visit: &mut VisitPosting<'_>,
 ) -> Result<()> {
-    let index = attribute.index().ok_or_else(Misplaced::here)?;
-    let Some((value, rest)) = index.split(attribute.ty, entry_key) else {
-        return Err(Error::damaged(format!(
-            "index of {}: malformed key",
-            attribute.path
-        )));
-    };
+    let index = attribute.required_index()?;
+    let (value, rest) = attribute.split_key(index, entry_key)?;
     let entry = Entry {
         value,
         rest,

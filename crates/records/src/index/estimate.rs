@@ -5,6 +5,7 @@
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::read::Scattered;
 use esker_lsm::read::estimate::{Count, Entries, Sought, Units};
+use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
 use esker_model::posting::PostingList;
@@ -45,9 +46,6 @@ pub(super) enum ValuePosition {
     /// The value, then a number.
     BeforeNumber,
 }
-
-/// Entries that each represent one record.
-pub(super) const ENTRIES: Entries = Entries;
 
 /// Entries that are posting lists.
 pub(super) struct Postings {
@@ -103,7 +101,7 @@ impl Lookup<'_> {
             part: None,
             is_one: false,
         };
-        self.estimate_where(attribute, sought, &ENTRIES, &|_| true)
+        self.estimate_where(attribute, sought, &Entries, &|_| true)
     }
 
     /// Counts the entries of the blocks that the ranges (ascending, disjoint) touch, deletes
@@ -116,12 +114,10 @@ impl Lookup<'_> {
         meets: &dyn Fn(&TableFile) -> bool,
     ) -> Result<u64> {
         let tree = attribute.index_tree()?;
-        let cost = self.index_cost;
-        let ranges = ranges.map(|range| (range.lo.as_slice(), range.hi.as_deref()));
-        let ranges: Vec<_> = ranges.collect();
+        let ranges: Vec<KeyRange<'_>> = ranges.map(TreeRange::keys).collect();
         Ok(self
             .snapshot
-            .approximate_where(tree, &ranges, meets, cost)?)
+            .approximate_where(tree, &ranges, meets, self.index_cost)?)
     }
 
     /// Estimates how many candidates the tree of an attribute has for a range of values. `position`
@@ -135,7 +131,8 @@ impl Lookup<'_> {
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
         let point = range.point();
-        // The records' keys show how the entries of a value are distributed.
+        // The part of the entries before a key: the keys of the records show how the entries of a
+        // value are distributed.
         let part = |key: &[u8]| match point.and_then(|value| key.strip_prefix(value)) {
             Some(key) => self.snapshot.rank(self.data, key, self.data_cost),
             None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
@@ -160,7 +157,8 @@ impl Lookup<'_> {
         count: &dyn Count,
         meets: &dyn Fn(&TableFile) -> bool,
     ) -> Result<u64> {
-        let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
+        let tree = attribute.index_tree()?;
+        let looks = (&self.looks, self.index_cost);
         Ok(self.snapshot.estimate(tree, sought, count, meets, looks)?)
     }
 
@@ -172,10 +170,7 @@ impl Lookup<'_> {
         bounds: &[TreeRange],
         meets: &dyn Fn(&TableFile) -> bool,
     ) -> Result<u64> {
-        let ranges = bounds.iter();
-        let ranges: Vec<_> = ranges
-            .map(|range| (range.lo.as_slice(), range.hi.as_deref()))
-            .collect();
+        let ranges: Vec<KeyRange<'_>> = bounds.iter().map(TreeRange::keys).collect();
         let inside = |key: &[u8]| {
             let value = Value::split(attribute.ty, key);
             value.is_some_and(|(value, _)| range.contains(value))

@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 
 use esker_lsm::{Cursor, EntryCursor, Kind, Seq, Slice};
+use esker_model::query::Direction;
 use esker_model::range::after_prefix;
 use esker_model::schema::other;
 
@@ -24,12 +25,11 @@ pub(crate) struct InOrder<'a> {
     attribute: &'a Attribute,
     lookup: &'a Lookup<'a>,
     cursor: EntryCursor,
-    is_backward: bool,
-    has_begun: bool,
+    direction: Direction,
     /// The newest put so far of the current key: going backward, a newer one may follow.
     put: Option<Put>,
-    /// The current key of the tree; empty at the beginning.
-    key: Vec<u8>,
+    /// The current key of the tree; `None` before the first entry.
+    key: Option<Vec<u8>>,
 }
 
 /// An entry of the tree that is a put or a deletion.
@@ -46,12 +46,12 @@ impl<'a> InOrder<'a> {
     pub(crate) fn new(
         lookup: &'a Lookup<'a>,
         attribute: &'a Attribute,
-        is_backward: bool,
+        direction: Direction,
         readahead: usize,
     ) -> Result<InOrder<'a>> {
         let hi = other(attribute.ty).map(<[u8]>::to_vec);
         let bounds = (Vec::new(), hi);
-        InOrder::within(lookup, attribute, is_backward, readahead, &bounds)
+        InOrder::within(lookup, attribute, direction, readahead, &bounds)
     }
 
     /// True if `counts` accepts one of the entries of the stand-in for values that have no
@@ -74,7 +74,7 @@ impl<'a> InOrder<'a> {
         bounds: &Bounds,
         counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
     ) -> Result<bool> {
-        let mut walk = InOrder::within(lookup, attribute, false, 0, bounds)?;
+        let mut walk = InOrder::within(lookup, attribute, Direction::Ascending, 0, bounds)?;
         let mut has_any = false;
         while !has_any {
             let step = walk.step(&mut |_, key, seq| {
@@ -92,7 +92,7 @@ impl<'a> InOrder<'a> {
     pub(crate) fn within(
         lookup: &'a Lookup<'a>,
         attribute: &'a Attribute,
-        is_backward: bool,
+        direction: Direction,
         readahead: usize,
         (lo, hi): &Bounds,
     ) -> Result<InOrder<'a>> {
@@ -103,20 +103,18 @@ impl<'a> InOrder<'a> {
             attribute,
             lookup,
             cursor,
-            is_backward,
-            has_begun: false,
+            direction,
             put: None,
-            key: Vec::new(),
+            key: None,
         })
     }
 
-    /// The bounds of the values from `value` on, in the walk's direction, without the stand-in.
-    pub(crate) fn bounds_from(attribute: &Attribute, value: &[u8], is_backward: bool) -> Bounds {
+    /// The bounds of the values from `value` on in this direction, without the stand-in.
+    pub(crate) fn bounds_from(attribute: &Attribute, value: &[u8], direction: Direction) -> Bounds {
         let end = other(attribute.ty).map(<[u8]>::to_vec);
-        if is_backward {
-            (Vec::new(), after_prefix(value).or(end))
-        } else {
-            (value.to_vec(), end)
+        match direction {
+            Direction::Ascending => (value.to_vec(), end),
+            Direction::Descending => (Vec::new(), after_prefix(value).or(end)),
         }
     }
 
@@ -129,46 +127,40 @@ impl<'a> InOrder<'a> {
             self.take_put(visit)?;
             return Ok(ControlFlow::Break(()));
         }
-        let is_new = !self.has_key() || self.cursor.key() != self.key.as_slice();
+        let (key, seq, kind) = (self.cursor.key(), self.cursor.seq(), self.cursor.kind());
+        let is_new = self.key.as_deref() != Some(key);
+        // Operands are pieces of one list; of puts, only the newest one of a key counts.
+        let is_complete = match self.direction {
+            Direction::Ascending => is_new && kind == Kind::Put,
+            Direction::Descending => false,
+        };
         if is_new {
             self.take_put(visit)?;
-            self.key.clear();
-            self.key.extend_from_slice(self.cursor.key());
+            let key = self.key.get_or_insert_default();
+            key.clear();
+            key.extend_from_slice(self.cursor.key());
         }
-        let (seq, kind) = (self.cursor.seq(), self.cursor.kind());
-        if kind == Kind::Operand {
-            // Operands are pieces of one list.
-            index_entries(self.attribute, &self.key, seq, self.cursor.value(), visit)?;
-        } else if self.is_backward {
+        if kind == Kind::Operand || is_complete {
+            let (key, value) = (self.cursor.key(), self.cursor.value());
+            index_entries(self.attribute, key, seq, value, visit)?;
+        } else if self.direction == Direction::Descending {
             self.put = Some(Put {
-                key: self.key.clone(),
+                key: self.cursor.key().to_vec(),
                 seq,
                 kind,
                 value: self.cursor.value_slice(),
             });
-        } else if is_new && kind == Kind::Put {
-            // Only the newest put of a key counts.
-            index_entries(self.attribute, &self.key, seq, self.cursor.value(), visit)?;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Keys of index trees are never empty.
-    fn has_key(&self) -> bool {
-        !self.key.is_empty()
-    }
-
     /// Moves the cursor in the walk's direction.
     fn advance(&mut self) -> Result<()> {
-        let has_begun = std::mem::replace(&mut self.has_begun, true);
-        if !has_begun && self.is_backward {
-            self.cursor.seek_last()?;
-        } else if !has_begun {
-            self.cursor.seek_first()?;
-        } else if self.is_backward {
-            self.cursor.prev()?;
-        } else {
-            self.cursor.next()?;
+        match (self.direction, &self.key) {
+            (Direction::Ascending, None) => self.cursor.seek_first()?,
+            (Direction::Ascending, Some(_)) => self.cursor.next()?,
+            (Direction::Descending, None) => self.cursor.seek_last()?,
+            (Direction::Descending, Some(_)) => self.cursor.prev()?,
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use esker_lsm::attributes::Summary;
 use esker_lsm::coding::Misplaced;
+use esker_lsm::table::KeyRange;
 use esker_lsm::{Batch, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 use esker_model::definition::Merging;
 use esker_model::query::Attribute as Declared;
@@ -77,6 +78,35 @@ impl Attribute {
         self.index.as_deref()
     }
 
+    /// The type of its index.
+    ///
+    /// # Errors
+    /// [`Misplaced`] if it is not indexed.
+    #[inline]
+    pub(crate) fn required_index(&self) -> Result<&dyn IndexType> {
+        Ok(self.index().ok_or_else(|| Misplaced::here())?)
+    }
+
+    /// Splits a key of the tree of its `index` into the value and the rest ([`IndexType::split`]).
+    ///
+    /// # Errors
+    /// Damage if the key is malformed.
+    #[inline]
+    pub(super) fn split_key<'k>(
+        &self,
+        index: &dyn IndexType,
+        key: &'k [u8],
+    ) -> Result<(&'k [u8], &'k [u8])> {
+        let parts = index.split(self.ty, key);
+        parts.ok_or_else(|| self.malformed("key"))
+    }
+
+    /// The error for something malformed in the tree of its index.
+    #[cold]
+    pub(super) fn malformed(&self, part: &str) -> Error {
+        Error::damaged(format!("index of {}: malformed {part}", self.path))
+    }
+
     /// The builder of the oldest tables of its index.
     pub(crate) fn builder(&self) -> Result<Box<dyn Build>> {
         let builder = self.index().and_then(IndexType::builder);
@@ -103,13 +133,8 @@ pub struct IndexEntry<'a> {
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],
-    /// The stored record in two parts, if it is stored with this entry; else nothing.
-    pub(crate) record: [&'a [u8]; 2],
-}
-
-impl IndexEntry<'_> {
-    /// The record is not stored with the entry.
-    pub(crate) const APART: [&'static [u8]; 2] = [&[], &[]];
+    /// The stored record in two parts, if it is stored with this entry.
+    pub(crate) record: Option<[&'a [u8]; 2]>,
 }
 
 /// The index writes of a batch of records.
@@ -171,17 +196,19 @@ impl Writes {
     fn defer(&mut self, index_entry: IndexEntry<'_>, cancels: bool) -> Result<()> {
         let attribute = index_entry.attribute;
         let tree = attribute.index_tree()?;
-        let index = attribute.index.clone();
-        let index = index.ok_or_else(Misplaced::here)?;
+        let index = (attribute.index.as_ref()).ok_or_else(|| Misplaced::here())?;
+        // An entry follows the write of its record.
+        let writes = self.batch.sequences();
+        let ordinal = writes.checked_sub(1).ok_or_else(|| Misplaced::here())?;
         self.deferred.push(DeferredChange {
-            index,
+            index: index.clone(),
             tree,
             is_being_built: attribute.incomplete,
             versions: attribute.versions,
             value: index_entry.value.to_vec(),
             key: index_entry.key.to_vec(),
             cancels,
-            ordinal: self.batch.sequences().saturating_sub(1),
+            ordinal,
         });
         Ok(())
     }
@@ -194,7 +221,7 @@ impl Writes {
         let of_trees = by_tree(&self.deferred);
         let mut prepared = Vec::with_capacity(of_trees.len());
         for changes in of_trees {
-            let first = changes.first().ok_or_else(Misplaced::here)?;
+            let first = changes.first().ok_or_else(|| Misplaced::here())?;
             prepared.push(first.index.prepare(&changes, snapshot)?);
         }
         Ok(prepared)
@@ -211,7 +238,9 @@ impl Writes {
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
         let of_trees = by_tree(&self.deferred);
-        debug_assert_eq!(of_trees.len(), prepared.len());
+        if of_trees.len() != prepared.len() {
+            return Err(Misplaced::here().into());
+        }
         for (changes, completion) in of_trees.iter().zip(prepared) {
             completion.complete(changes, batch, seqs.clone(), snapshot)?;
         }
@@ -309,6 +338,13 @@ pub struct TreeRange {
     pub hi: Option<Vec<u8>>,
     /// True if all index entries in it have values of the range that it was made for.
     pub exact: bool,
+}
+
+impl TreeRange {
+    /// The keys as the engine takes them.
+    pub(super) fn keys(&self) -> KeyRange<'_> {
+        (&self.lo, self.hi.as_deref())
+    }
 }
 
 impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {

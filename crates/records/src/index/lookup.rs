@@ -3,6 +3,7 @@
 
 pub(crate) use esker_lsm::read::estimate::Looks;
 use esker_lsm::synopsis::ValueRange;
+use esker_lsm::table::TableMeta;
 use esker_lsm::{Cost, Snapshot, TreeId};
 use esker_model::definition::MaintenanceSettings;
 use esker_model::range::Range;
@@ -34,7 +35,7 @@ pub struct Lookup<'a> {
     pub(crate) data_cost: &'a Cost,
     /// Cost of reads in the index tree.
     pub(crate) index_cost: &'a Cost,
-    /// Data blocks that may be read for an estimate. None, unless the planner compares.
+    /// The data blocks that may be read for an estimate: zero, unless the planner compares.
     pub(crate) looks: Looks,
 }
 
@@ -44,11 +45,20 @@ impl Lookup<'_> {
         self.snapshot
     }
 
-    /// Counts the reads of the index, and tells them when to stop
-    /// ([`Cost::check`](esker_lsm::Cost::check)).
+    /// Counts the reads of the index. [`Cost::check`](esker_lsm::Cost::check) fails when they must
+    /// stop.
     pub fn cost(&self) -> &Cost {
         self.index_cost
     }
+}
+
+/// True if the zone map of a table admits a value of the attribute with this ID in the range; `None`
+/// if the table is older than the index and has no zone map of it.
+pub(super) fn zone_admits(meta: &TableMeta, id: u32, values: &ValueRange) -> Option<bool> {
+    let (_, zone) = meta.zones.iter().find(|(known, _)| *known == id)?;
+    // Without a zone, no record of the table has a value.
+    let zone = zone.as_ref();
+    Some(zone.is_some_and(|(min, max)| values.overlaps(min, max.as_deref())))
 }
 
 /// The range in the form that the engine's synopses use.

@@ -53,7 +53,7 @@ impl CompactionFilter for PostingFilter {
             return Decision::Keep;
         }
         // A malformed list is kept: a query that reads it reports the damage.
-        match without(entry.value, entry.seq, |seq| self.0.contains(seq)) {
+        match without_obsolete(entry.value, entry.seq, |seq| self.0.contains(seq)) {
             None => Decision::Keep,
             Some(left) if left.is_empty() => Decision::Drop,
             Some(left) => Decision::Rewrite(left),
@@ -64,7 +64,7 @@ impl CompactionFilter for PostingFilter {
 /// The list without obsolete postings; `None` if it has no obsolete posting, or is malformed.
 /// Cancellations stay: readers skip them, and without them compactions would keep the postings that
 /// they cancel.
-fn without(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
+fn without_obsolete(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();
     let mut postings = list.reader();
@@ -100,7 +100,7 @@ mod tests {
         let mut list = Vec::new();
         writer.finish(false, &mut list);
         let left = |obsolete: &[Seq]| {
-            let left = without(&list, 9, |seq| obsolete.contains(&seq))?;
+            let left = without_obsolete(&list, 9, |seq| obsolete.contains(&seq))?;
             let mut postings = PostingList::parse(&left, 9).unwrap().reader();
             let mut numbers = Vec::new();
             while let Some(posting) = postings.next().unwrap() {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use esker_lsm::Seq;
 
@@ -40,14 +41,15 @@ impl<T> Queue<T> {
         Some(head)
     }
 
-    /// Takes the best unit if it satisfies `wanted`.
-    pub(super) fn pop_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Ranked<T>> {
-        let Reverse(head) = self.0.peek()?;
-        if wanted(&head.item) {
-            self.0.pop().map(|Reverse(head)| head)
-        } else {
-            None
-        }
+    /// Takes the best unit if `wanted` returns something of it; returns both.
+    pub(super) fn pop_map<W>(
+        &mut self,
+        wanted: impl FnOnce(&T) -> Option<W>,
+    ) -> Option<(Ranked<T>, W)> {
+        let head = self.0.peek_mut()?;
+        let part = wanted(&head.0.item)?;
+        let Reverse(head) = PeekMut::pop(head);
+        Some((head, part))
     }
 }
 
@@ -92,7 +94,11 @@ mod tests {
         let mut queue = Queue::new();
         queue.push((5, 9), "returned before", &mut best);
         queue.push((3, 9), "in part", &mut best);
-        assert!(queue.pop_if(|name| *name == "returned before").is_none());
+        assert!(
+            queue
+                .pop_map(|name| (*name == "returned before").then_some(()))
+                .is_none()
+        );
         assert_eq!(queue.pop(&mut best).map(|head| head.item), Some("in part"));
         assert!(queue.pop(&mut best).is_none());
         assert!(!best.finish().1, "entries returned before count as skipped");

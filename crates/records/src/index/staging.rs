@@ -38,26 +38,39 @@ pub(crate) struct StagingProgress {
     pub(crate) index_entries: u64,
     /// True if all records were read.
     pub(crate) complete: bool,
-    /// The key of the last record read.
-    pub(crate) last: Vec<u8>,
+    /// The key of the last record read, at which the collection resumes: `None` at the beginning
+    /// and once all records were read.
+    pub(crate) last: Option<Vec<u8>>,
 }
 
 impl StagingProgress {
     /// Reads the progress from the staging tree.
     pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<StagingProgress> {
-        let found = snapshot.get(staging, &[PROGRESS], &Cost::default())?;
-        let Some(found) = found else {
-            return Ok(StagingProgress::default());
+        match snapshot.get(staging, &[PROGRESS], &Cost::default())? {
+            Some(stored) => {
+                StagingProgress::decode(stored.seq, &stored.value).ok_or_else(malformed)
+            }
+            None => Ok(StagingProgress::default()),
+        }
+    }
+
+    /// Reads the value of [`StagingProgress::encode`], which the piece `pieces` wrote; `None` if it
+    /// is malformed.
+    fn decode(pieces: Seq, value: &[u8]) -> Option<StagingProgress> {
+        let mut input = Reader::new(value);
+        let (records, index_entries) = (input.varint()?, input.varint()?);
+        let complete = match input.varint()? {
+            0 => false,
+            1 => true,
+            _ => return None,
         };
-        let mut input = Reader::new(&found.value);
-        let mut number = || input.varint().ok_or_else(malformed);
-        let (records, index_entries, complete) = (number()?, number()?, number()? == 1);
-        Ok(StagingProgress {
-            pieces: found.seq,
+        let last = input.bytes()?;
+        input.is_empty().then(|| StagingProgress {
+            pieces,
             records,
             index_entries,
             complete,
-            last: input.bytes().ok_or_else(malformed)?.to_vec(),
+            last: (!complete).then(|| last.to_vec()),
         })
     }
 
@@ -67,7 +80,8 @@ impl StagingProgress {
         put_varint(&mut out, self.records);
         put_varint(&mut out, self.index_entries);
         put_varint(&mut out, u64::from(self.complete));
-        put_bytes(&mut out, &self.last);
+        // Empty at the end, where nothing is left to resume.
+        put_bytes(&mut out, self.last.as_deref().unwrap_or(&[]));
         out
     }
 }
@@ -79,7 +93,7 @@ fn malformed() -> Error {
 
 /// Index entries that are sorted together.
 pub(crate) struct StagedPiece {
-    index: Option<Arc<dyn IndexType>>,
+    index: Arc<dyn IndexType>,
     /// [`IndexType::is_built_by_key`].
     by_key: bool,
     /// The keys of all entries, concatenated.
@@ -98,23 +112,24 @@ struct PieceEntry {
 
 impl StagedPiece {
     /// An empty piece for the index of this attribute.
-    pub(crate) fn new(attribute: &Attribute) -> StagedPiece {
-        StagedPiece {
-            by_key: attribute.index().is_some_and(IndexType::is_built_by_key),
-            index: attribute.index.clone(),
+    ///
+    /// # Errors
+    /// [`Misplaced`] if the attribute is not indexed.
+    pub(crate) fn new(attribute: &Attribute) -> Result<StagedPiece> {
+        let index = (attribute.index.clone()).ok_or_else(|| Misplaced::here())?;
+        Ok(StagedPiece {
+            by_key: index.is_built_by_key(),
+            index,
             bytes: Vec::new(),
             entries: Vec::new(),
-        }
+        })
     }
 
     /// Adds the index entry of the value and the key of a record, which is the write `seq`.
     pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
         let start = self.bytes.len();
         self.bytes.push(ENTRY);
-        match &self.index {
-            Some(index) => index.head(value, &mut self.bytes),
-            None => self.bytes.extend_from_slice(value),
-        }
+        self.index.head(value, &mut self.bytes);
         if !self.by_key {
             self.bytes.extend_from_slice(&(!seq).to_be_bytes());
         }
@@ -147,7 +162,7 @@ impl StagedPiece {
                 same.iter()
                     .for_each(|entry| value.extend_from_slice(&entry.seq.to_be_bytes()));
             }
-            let newest = same.first().ok_or_else(Misplaced::here)?;
+            let newest = same.first().ok_or_else(|| Misplaced::here())?;
             sink(key(newest), piece, Kind::Put, &value)?;
         }
         Ok(())
@@ -176,7 +191,7 @@ pub(crate) fn each_staged<E: From<Error> + From<esker_lsm::Error>>(
     readahead: usize,
     visit: &mut VisitStaged<'_, E>,
 ) -> std::result::Result<(), E> {
-    let index = attribute.index().ok_or_else(malformed)?;
+    let index = attribute.required_index()?;
     let by_key = index.is_built_by_key();
     let mut cursor = snapshot.cursor(staging, readahead);
     let mut begin = vec![ENTRY];
@@ -187,10 +202,9 @@ pub(crate) fn each_staged<E: From<Error> + From<esker_lsm::Error>>(
     cursor.seek_first()?;
     while cursor.valid() {
         // Keys in these bounds begin with `ENTRY`.
-        let index_entry = cursor.key().get(1..).unwrap_or(&[]);
-        let (value, rest) = index
-            .split(attribute.ty, index_entry)
-            .ok_or_else(malformed)?;
+        let index_entry = cursor.key().own(1..);
+        let parts = index.split(attribute.ty, index_entry);
+        let (value, rest) = parts.ok_or_else(malformed)?;
         if by_key {
             let (numbers, left) = cursor.value().as_chunks();
             if numbers.is_empty() || !left.is_empty() {

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
+use esker_lsm::memtable::Memtable;
 use esker_lsm::synopsis::{SampleShare, ValueRange};
 use esker_lsm::table::{BlockHint, Table};
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ};
 use esker_model::record::RecordRef;
 
 use super::kind::Attribute;
-use super::lookup::Lookup;
+use super::lookup::{Lookup, zone_admits};
 use crate::error::Result;
 use esker_model::range::Range;
 
@@ -44,8 +45,8 @@ const LARGEST_SAMPLE: u64 = 3000;
 /// A small table has one in this many entries in its sample.
 const ENTRIES_PER_SAMPLED: u64 = 8;
 
-/// A table that may have matches.
-struct Part {
+/// A table that may have matches, by its zone map.
+struct AdmittedTable {
     table: Arc<Table>,
     /// The attribute's slot among its summaries; `None` for a table older than the index.
     slot: Option<usize>,
@@ -54,15 +55,35 @@ struct Part {
 }
 
 /// The blocks that may have matches.
+#[derive(Default)]
 struct Blocks {
     /// The number of blocks.
     count: f64,
     /// The number of entries in them.
     entries: f64,
-    /// A block from the middle.
-    middle: Option<(Arc<Table>, BlockHint)>,
+    /// Those of them that were found.
+    hints: Vec<(Arc<Table>, BlockHint)>,
     /// False if no block has a summary.
     are_summarised: bool,
+}
+
+impl Blocks {
+    /// Adds the blocks that the fingerprint map of a table gives.
+    fn add_mapped(&mut self, table: &Arc<Table>, mapped: &[BlockHint]) {
+        self.are_summarised = true;
+        let of_partitions = mapped
+            .iter()
+            .map(|hint| table.partition_entries(hint.partition));
+        self.count += mapped.len() as f64;
+        self.entries += of_partitions.sum::<u64>() as f64 / BLOCKS_PER_PARTITION;
+        self.hints
+            .extend(mapped.iter().map(|hint| (table.clone(), *hint)));
+    }
+
+    /// A block from the middle.
+    fn middle(&self) -> Option<&(Arc<Table>, BlockHint)> {
+        self.hints.get(self.hints.len() / 2)
+    }
 }
 
 /// The counts of a block that was read.
@@ -97,33 +118,26 @@ pub(super) fn estimate(
         range,
         values,
     };
-    let (mut sum, mut parts) = (0.0, Vec::new());
+    let (mut sum, mut tables) = (0.0, Vec::new());
     for component in lookup.snapshot.components(lookup.data) {
         match component {
             Component::Memtable(memtable) => sum += estimate.of_memtable(&memtable)?,
             Component::Run(run) => {
                 for file in run.tables.iter() {
-                    let meta = file.meta();
-                    let mut zones = meta.zones.iter();
-                    let zone = zones.find(|(id, _)| *id == attribute.id);
-                    let overlaps = |(min, max): &(Vec<u8>, Option<Vec<u8>>)| {
-                        values.overlaps(min, max.as_deref())
-                    };
-                    if zone.is_some_and(|(_, zone)| !zone.as_ref().is_some_and(overlaps)) {
-                        continue;
+                    if zone_admits(file.meta(), attribute.id, values).unwrap_or(true) {
+                        tables.push(estimate.admitted(file.table()?)?);
                     }
-                    parts.push(estimate.part(file.table()?)?);
                 }
             }
         }
     }
-    Ok((sum + estimate.of_parts(&parts)?).round() as u64)
+    Ok((sum + estimate.of_tables(&tables)?).round() as u64)
 }
 
 impl Estimate<'_> {
     /// Matches in a memtable: exactly those of its ordered map, extrapolated from some of them for
     /// an area.
-    fn of_memtable(&self, memtable: &esker_lsm::memtable::Memtable) -> Result<f64> {
+    fn of_memtable(&self, memtable: &Memtable) -> Result<f64> {
         let Some(slot) = memtable.slot_of(self.attribute.id) else {
             return Ok(memtable.len() as f64);
         };
@@ -147,7 +161,7 @@ impl Estimate<'_> {
     }
 
     /// A table, with the blocks that its fingerprint map gives.
-    fn part(&self, table: &Arc<Table>) -> Result<Part> {
+    fn admitted(&self, table: &Arc<Table>) -> Result<AdmittedTable> {
         let slot = table.slot_of(self.attribute.id);
         let mut hints = Vec::new();
         let is_mapped = match slot {
@@ -156,7 +170,7 @@ impl Estimate<'_> {
             }
             None => false,
         };
-        Ok(Part {
+        Ok(AdmittedTable {
             table: table.clone(),
             slot,
             mapped: is_mapped.then_some(hints),
@@ -164,9 +178,9 @@ impl Estimate<'_> {
     }
 
     /// Matches in the tables: by their samples, if these suffice; otherwise by their blocks.
-    fn of_parts(&self, parts: &[Part]) -> Result<f64> {
-        let all: u64 = parts.iter().map(|part| puts(&part.table)).sum();
-        let sample = self.sample(parts, all)?;
+    fn of_tables(&self, tables: &[AdmittedTable]) -> Result<f64> {
+        let all: u64 = tables.iter().map(|admitted| puts(&admitted.table)).sum();
+        let sample = self.sample(tables, all)?;
         // Extrapolates to all tables, including those that were skipped.
         let scale = all as f64 / sample.entries().max(1) as f64;
         let estimated = sample.told().map(|share| (share * scale).min(all as f64));
@@ -175,13 +189,13 @@ impl Estimate<'_> {
         {
             return Ok(estimated);
         }
-        let blocks = self.blocks(parts)?;
+        let blocks = self.blocks(tables)?;
         if let Some(estimated) = estimated
             && !blocks.are_summarised
         {
             return Ok(estimated);
         }
-        let by_block = match &blocks.middle {
+        let by_block = match blocks.middle() {
             Some((table, hint)) => self.by_block(&blocks, self.read_block(table, hint)?),
             None => 0.0,
         };
@@ -198,18 +212,18 @@ impl Estimate<'_> {
     }
 
     /// The combined samples of some tables.
-    fn sample(&self, parts: &[Part], all: u64) -> Result<SampleShare> {
-        let each = all / parts.len().max(1) as u64;
+    fn sample(&self, tables: &[AdmittedTable], all: u64) -> Result<SampleShare> {
+        let each = all / tables.len().max(1) as u64;
         let of_one = (each / ENTRIES_PER_SAMPLED).clamp(1, LARGEST_SAMPLE);
         let most = ((SAMPLED_ENTRIES / of_one) as usize).clamp(2, MAX_SAMPLES);
         let meets = |value: &[u8]| self.range.contains(value);
         let mut sample = SampleShare::default();
-        for part in spread(parts, most) {
+        for AdmittedTable { table, slot, .. } in spread(tables, most) {
             // A table older than the index has no sample of the attribute.
-            let Some(slot) = part.slot else { continue };
-            let counted = part.table.sampled(slot, self.lookup.data_cost, &meets)?;
-            if let Some(counted) = counted {
-                sample.add(puts(&part.table), counted);
+            if let Some(slot) = slot
+                && let Some(counted) = table.sampled(*slot, self.lookup.data_cost, &meets)?
+            {
+                sample.add(puts(table), counted);
             }
         }
         Ok(sample)
@@ -257,70 +271,71 @@ impl Estimate<'_> {
         Ok(Some(counts))
     }
 
-    /// The blocks that may match, extrapolated from the summaries of some partitions.
-    fn blocks(&self, parts: &[Part]) -> Result<Blocks> {
-        let (mut hints, mut partitions) = (Vec::new(), Vec::new());
-        let (mut entries, mut are_summarised) = (0.0, false);
-        for part in parts {
-            if let Some(mapped) = &part.mapped {
-                are_summarised = true;
-                let table = &part.table;
-                let of_blocks = mapped
-                    .iter()
-                    .map(|hint| table.partition_entries(hint.partition));
-                entries += of_blocks.sum::<u64>() as f64 / BLOCKS_PER_PARTITION;
-                hints.extend(mapped.iter().map(|hint| (table.clone(), *hint)));
+    /// The blocks that may match: those that fingerprint maps give, and of the other tables as many
+    /// as the summaries of some partitions show.
+    fn blocks(&self, tables: &[AdmittedTable]) -> Result<Blocks> {
+        let (mut blocks, mut partitions) = (Blocks::default(), Vec::new());
+        for admitted in tables {
+            if let Some(mapped) = &admitted.mapped {
+                blocks.add_mapped(&admitted.table, mapped);
                 continue;
             }
-            let may_match = |p: &usize| {
-                let meets = |slot| part.table.partition_may_match(*p, slot, self.values);
-                part.slot.is_none_or(meets)
+            let may_match = |partition: &usize| {
+                let meets =
+                    |slot| (admitted.table).partition_may_match(*partition, slot, self.values);
+                admitted.slot.is_none_or(meets)
             };
-            let all = (0..part.table.partitions()).filter(may_match);
-            partitions.extend(all.map(|p| (part, p)));
+            let all = (0..admitted.table.partitions()).filter(may_match);
+            partitions.extend(all.map(|partition| (admitted, partition)));
         }
-        let mut count = hints.len() as f64;
         let read: Vec<_> = spread(&partitions, MAX_PARTITIONS).collect();
         let scale = partitions.len() as f64 / read.len().max(1) as f64;
-        for (part, p) in read {
-            let before = hints.len();
-            let mut all = 0_usize;
-            let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
-                all += 1;
-                // A zone without bounds means that nothing was summarised.
-                are_summarised |= zone.is_some_and(|(min, max)| !min.is_empty() || max.is_some());
-                if may_match {
-                    hints.push((part.table.clone(), hint));
-                }
-            };
-            let cost = self.lookup.data_cost;
-            match part.slot {
-                Some(slot) => part
-                    .table
-                    .summaries(*p, slot, self.values, cost, &mut show)?,
-                None => {
-                    let mut unknown = Vec::new();
-                    part.table.all_blocks(*p, cost, &mut unknown)?;
-                    unknown.into_iter().for_each(|hint| show(hint, None, true));
-                }
-            }
-            let matching = (hints.len() - before) as f64;
-            let of_block = part.table.partition_entries(*p) as f64 / all.max(1) as f64;
-            count += matching * scale;
-            entries += matching * scale * of_block;
+        for (admitted, partition) in read {
+            self.add_partition(admitted, *partition, scale, &mut blocks)?;
         }
-        Ok(Blocks {
-            count,
-            entries,
-            middle: hints.get(hints.len() / 2).cloned(),
-            are_summarised,
-        })
+        Ok(blocks)
+    }
+
+    /// Adds the blocks of a partition that may match. It stands for `scale` partitions.
+    fn add_partition(
+        &self,
+        AdmittedTable { table, slot, .. }: &AdmittedTable,
+        partition: usize,
+        scale: f64,
+        blocks: &mut Blocks,
+    ) -> Result<()> {
+        let cost = self.lookup.data_cost;
+        let (before, mut all) = (blocks.hints.len(), 0_usize);
+        let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
+            all += 1;
+            // A zone without bounds means that nothing was summarised.
+            blocks.are_summarised |=
+                zone.is_some_and(|(min, max)| !min.is_empty() || max.is_some());
+            if may_match {
+                blocks.hints.push((table.clone(), hint));
+            }
+        };
+        match slot {
+            Some(slot) => table.summaries(partition, *slot, self.values, cost, &mut show)?,
+            None => {
+                let mut unknown = Vec::new();
+                table.all_blocks(partition, cost, &mut unknown)?;
+                unknown.into_iter().for_each(|hint| show(hint, None, true));
+            }
+        }
+        let matching = (blocks.hints.len() - before) as f64 * scale;
+        let of_block = table.partition_entries(partition) as f64 / all.max(1) as f64;
+        blocks.count += matching;
+        blocks.entries += matching * of_block;
+        Ok(())
     }
 }
 
-/// The number of puts in a table.
+/// The number of puts in a table, by the numbers in its file, which `check` compares with its
+/// entries.
 fn puts(table: &Table) -> u64 {
-    table.meta().entries - table.meta().deletes.min(table.meta().entries)
+    let meta = table.meta();
+    meta.entries.saturating_sub(meta.deletes)
 }
 
 /// At most `most` items, evenly spread.

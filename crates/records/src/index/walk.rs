@@ -98,9 +98,10 @@ pub(super) fn walk_where<E: VisitError>(
     for component in lookup.snapshot.components(tree) {
         match component {
             Component::Memtable(memtable) => {
-                // No candidate lies in the bounds of an empty memtable.
-                let bounds = memtable.seq_bounds().unwrap_or((MAX_SEQ, 0));
-                walk.push(bounds, Unit::Memtable(memtable), best);
+                // Without bounds, it has no entry that the snapshot sees.
+                if let Some(bounds) = memtable.seq_bounds() {
+                    walk.push(bounds, Unit::Memtable(memtable), best);
+                }
             }
             Component::Run(run) => {
                 let meta = TableFile::meta;

@@ -40,7 +40,7 @@ pub(crate) const FIRST: Maintenance = Maintenance::Validation;
 
 /// A measured workload, per write.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Workload {
+pub(crate) struct WorkPerWrite {
     /// The share of writes that replace a record.
     pub(crate) update_ratio: f64,
     /// The number of stand-alone indexes.
@@ -59,7 +59,7 @@ pub(crate) struct Workload {
     pub(crate) data_cached: f64,
 }
 
-impl Workload {
+impl WorkPerWrite {
     /// The expected cost of reading a block of trees of which the share `cached` is cached.
     pub(super) fn miss(cached: f64) -> f64 {
         (1.0 - cached) * READ_BLOCK
@@ -67,7 +67,7 @@ impl Workload {
 
     /// The cost of looking up the key of a write.
     pub(super) fn lookup(&self) -> f64 {
-        LOOK_UP_KEY + self.update_ratio * Workload::miss(self.keys_cached)
+        LOOK_UP_KEY + self.update_ratio * WorkPerWrite::miss(self.keys_cached)
     }
 
     /// The cost of skipping obsolete entries by their bits.

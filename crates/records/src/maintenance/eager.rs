@@ -2,7 +2,7 @@
 //! its index entries, and puts its write into the obsolete set. So indexes are always exact, and a
 //! range filter knows the replaced values.
 
-use super::cost::{CANCEL, FETCH_CACHED, SCAN, Workload};
+use super::cost::{CANCEL, FETCH_CACHED, SCAN, WorkPerWrite};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
@@ -22,8 +22,8 @@ impl Strategy for Eager {
         FilterRule::ReplacedValues
     }
 
-    fn cost(&self, work: &Workload) -> f64 {
-        let old = FETCH_CACHED + Workload::miss(work.data_cached) + CANCEL * work.indexes;
+    fn cost(&self, work: &WorkPerWrite) -> f64 {
+        let old = FETCH_CACHED + WorkPerWrite::miss(work.data_cached) + CANCEL * work.indexes;
         let updates = work.update_ratio;
         work.lookup() + updates * old + work.scanned * SCAN * updates
     }

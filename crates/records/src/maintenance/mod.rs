@@ -14,7 +14,7 @@ mod tests;
 mod validation;
 mod validity;
 
-pub(crate) use strategies::{cost, lookup, of};
+pub(crate) use strategies::{cost_per_write, lookup, strategy_of};
 pub(crate) use strategy::AtCommit;
 #[cfg(test)]
 pub(crate) use strategy::MissingEntry;

@@ -2,7 +2,7 @@
 //! puts the replaced write into the obsolete set. So the set alone shows queries which entries are
 //! current, and a range filter reads each table by itself.
 
-use super::cost::{SET_BIT, Workload};
+use super::cost::{SET_BIT, WorkPerWrite};
 use super::strategy::{AtCommit, Strategy};
 use crate::index::FilterRule;
 
@@ -18,7 +18,7 @@ impl Strategy for MutableBitmap {
         FilterRule::ObsoleteSet
     }
 
-    fn cost(&self, work: &Workload) -> f64 {
+    fn cost(&self, work: &WorkPerWrite) -> f64 {
         work.lookup() + work.update_ratio * SET_BIT + work.skipped()
     }
 }

@@ -3,14 +3,14 @@
 use esker_lsm::{Cost, Snapshot};
 use esker_model::definition::Maintenance;
 
-use super::cost::Workload;
+use super::cost::WorkPerWrite;
 use super::strategy::Strategy;
 use super::{deferred, deleted_key, eager, mutable_bitmap, validation};
 use crate::catalog::Layout;
 use crate::index::{Looks, Lookup};
 
 /// The implementation of a strategy.
-pub(crate) fn of(strategy: Maintenance) -> &'static dyn Strategy {
+pub(crate) fn strategy_of(strategy: Maintenance) -> &'static dyn Strategy {
     match strategy {
         Maintenance::Eager => &eager::Eager,
         Maintenance::Validation => &validation::Validation,
@@ -34,7 +34,7 @@ pub(crate) fn lookup<'a>(
         data: layout.data,
         superseded: layout.superseded,
         settings,
-        filter_rule: of(settings.maintenance).filter_rule(),
+        filter_rule: strategy_of(settings.maintenance).filter_rule(),
         snapshot,
         data_cost,
         index_cost,
@@ -43,6 +43,6 @@ pub(crate) fn lookup<'a>(
 }
 
 /// The cost of a strategy for a workload, in microseconds per write.
-pub(crate) fn cost(strategy: Maintenance, work: &Workload) -> f64 {
-    of(strategy).cost(work)
+pub(crate) fn cost_per_write(strategy: Maintenance, work: &WorkPerWrite) -> f64 {
+    strategy_of(strategy).cost(work)
 }

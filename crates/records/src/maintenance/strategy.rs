@@ -3,7 +3,7 @@
 
 use esker_lsm::TreeId;
 
-use super::cost::{FETCH, PROBE, REPAIR, SCAN, Workload};
+use super::cost::{FETCH, PROBE, REPAIR, SCAN, WorkPerWrite};
 use crate::catalog::Layout;
 use crate::index::{Attribute, FilterRule};
 use crate::telemetry::Measured;
@@ -57,8 +57,8 @@ pub(crate) trait Strategy: Sync {
     }
 
     /// The cost in microseconds per write.
-    fn cost(&self, work: &Workload) -> f64 {
-        let wasted = work.fetched * work.wasted * (FETCH + Workload::miss(work.data_cached));
+    fn cost(&self, work: &WorkPerWrite) -> f64 {
+        let wasted = work.fetched * work.wasted * (FETCH + WorkPerWrite::miss(work.data_cached));
         REPAIR + work.skipped() + work.entries * PROBE + wasted + work.scanned * SCAN
     }
 

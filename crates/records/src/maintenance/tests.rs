@@ -6,8 +6,8 @@ use std::sync::Arc;
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
-use super::cost::{CANDIDATES, FIRST, Workload};
-use super::{AtCommit, MissingEntry, cost, of};
+use super::cost::{CANDIDATES, FIRST, WorkPerWrite};
+use super::{AtCommit, MissingEntry, cost_per_write, strategy_of};
 use crate::api::{Database, Options};
 use crate::catalog::Layout;
 use crate::index::FilterRule;
@@ -28,7 +28,7 @@ fn layout(maintenance: Maintenance) -> Arc<Layout> {
 #[test]
 fn each_strategy_has_its_trees() {
     for maintenance in Maintenance::ALL {
-        let (layout, strategy) = (layout(maintenance), of(maintenance));
+        let (layout, strategy) = (layout(maintenance), strategy_of(maintenance));
         let [lazy, filter] = layout.attributes.as_slice() else {
             panic!("two attributes");
         };
@@ -55,18 +55,18 @@ fn each_strategy_has_its_trees() {
 #[test]
 fn strategies_that_look_at_writes_do_so_at_the_commit() {
     for maintenance in Maintenance::ALL {
-        let at_commit = of(maintenance).at_commit();
+        let at_commit = strategy_of(maintenance).at_commit();
         let looks = at_commit != AtCommit::Nothing;
         assert_eq!(looks, maintenance.looks_at_writes(), "{maintenance}");
         // Cancelling entries needs the replaced values, and then a range filter has them, too.
         let cancels = at_commit == AtCommit::CancelsEntries;
-        assert_eq!(cancels, of(maintenance).keeps_replaced_values());
+        assert_eq!(cancels, strategy_of(maintenance).keeps_replaced_values());
     }
 }
 
 #[test]
 fn range_filters_read_less_under_strategies_that_know_more() {
-    let rule = |maintenance| of(maintenance).filter_rule();
+    let rule = |maintenance| strategy_of(maintenance).filter_rule();
     assert_eq!(rule(Maintenance::MutableBitmap), FilterRule::ObsoleteSet);
     assert_eq!(rule(Maintenance::Eager), FilterRule::ReplacedValues);
     for blind in [
@@ -81,7 +81,10 @@ fn range_filters_read_less_under_strategies_that_know_more() {
 #[test]
 fn only_deferred_repairs_from_the_records() {
     for maintenance in Maintenance::ALL {
-        let (strategy, is_deferred) = (of(maintenance), maintenance == Maintenance::Deferred);
+        let (strategy, is_deferred) = (
+            strategy_of(maintenance),
+            maintenance == Maintenance::Deferred,
+        );
         assert_eq!(strategy.data_reports(), is_deferred, "{maintenance}");
         assert_eq!(strategy.notes_what_queries_find(), is_deferred);
         // Under deleted-key, a missing entry in an index's tree has no meaning.
@@ -90,7 +93,7 @@ fn only_deferred_repairs_from_the_records() {
     }
 }
 
-const WORK: Workload = Workload {
+const WORK: WorkPerWrite = WorkPerWrite {
     update_ratio: 0.5,
     indexes: 2.0,
     entries: 1.0,
@@ -103,10 +106,10 @@ const WORK: Workload = Workload {
 
 #[test]
 fn cost_grows_with_what_a_strategy_pays_for() {
-    let dearer: [(&str, Workload, &[Maintenance]); 5] = [
+    let dearer: [(&str, WorkPerWrite, &[Maintenance]); 5] = [
         (
             "updates",
-            Workload {
+            WorkPerWrite {
                 update_ratio: 0.9,
                 ..WORK
             },
@@ -114,7 +117,7 @@ fn cost_grows_with_what_a_strategy_pays_for() {
         ),
         (
             "index entries",
-            Workload {
+            WorkPerWrite {
                 entries: 9.0,
                 ..WORK
             },
@@ -122,7 +125,7 @@ fn cost_grows_with_what_a_strategy_pays_for() {
         ),
         (
             "indexes",
-            Workload {
+            WorkPerWrite {
                 indexes: 9.0,
                 ..WORK
             },
@@ -130,7 +133,7 @@ fn cost_grows_with_what_a_strategy_pays_for() {
         ),
         (
             "obsolete candidates",
-            Workload {
+            WorkPerWrite {
                 wasted: 0.9,
                 ..WORK
             },
@@ -138,7 +141,7 @@ fn cost_grows_with_what_a_strategy_pays_for() {
         ),
         (
             "keys on disk",
-            Workload {
+            WorkPerWrite {
                 keys_cached: 0.0,
                 ..WORK
             },
@@ -147,7 +150,10 @@ fn cost_grows_with_what_a_strategy_pays_for() {
     ];
     for (what, work, pays) in dearer {
         for maintenance in CANDIDATES {
-            let (before, after) = (cost(maintenance, &WORK), cost(maintenance, &work));
+            let (before, after) = (
+                cost_per_write(maintenance, &WORK),
+                cost_per_write(maintenance, &work),
+            );
             let more = after > before;
             assert!(after >= before, "{what}: {maintenance}");
             assert_eq!(more, pays.contains(&maintenance), "{what}: {maintenance}");
@@ -157,7 +163,7 @@ fn cost_grows_with_what_a_strategy_pays_for() {
 
 #[test]
 fn without_queries_the_blind_strategy_is_cheapest() {
-    let writes = Workload {
+    let writes = WorkPerWrite {
         entries: 0.0,
         fetched: 0.0,
         wasted: 0.0,
@@ -165,7 +171,7 @@ fn without_queries_the_blind_strategy_is_cheapest() {
     };
     let cheapest = CANDIDATES
         .into_iter()
-        .min_by(|a, b| cost(*a, &writes).total_cmp(&cost(*b, &writes)));
+        .min_by(|a, b| cost_per_write(*a, &writes).total_cmp(&cost_per_write(*b, &writes)));
     assert_eq!(cheapest, Some(FIRST));
 }
 
@@ -176,7 +182,7 @@ fn validation_uses_measured_waste_and_others_the_update_ratio() {
         wasted: 4,
         ..Measured::default()
     };
-    let wasted = |maintenance, measured: &Measured| of(maintenance).wasted(measured, 0.8);
+    let wasted = |maintenance, measured: &Measured| strategy_of(maintenance).wasted(measured, 0.8);
     assert_eq!(wasted(Maintenance::Validation, &measured), 0.4);
     assert_eq!(wasted(Maintenance::Validation, &Measured::default()), 0.2);
     for other in [Maintenance::MutableBitmap, Maintenance::Eager] {

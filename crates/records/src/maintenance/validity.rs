@@ -12,11 +12,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use esker_lsm::table::KeyFilter;
+use esker_lsm::table::{KeyFilter, ReadOptions};
+use esker_lsm::version::ComponentId;
 use esker_lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
 use esker_model::definition::{IndexKind, Repair};
 
-use super::strategies::of;
+use super::strategies::strategy_of;
 use super::strategy::MissingEntry;
 use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
@@ -58,31 +59,30 @@ impl Validity {
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
         let settings = &layout.stored.settings;
-        let strategy = of(settings.maintenance);
+        let strategy = strategy_of(settings.maintenance);
         let coverage = Coverage::new(settings, obsolete.as_deref());
         let kinds: Vec<IndexKind> = attributes.iter().map(|a| a.kind).collect();
-        let source = Source::of(&kinds);
-        let complete = coverage.of(source);
-        let probed = match complete {
+        let source = Source::of_kinds(&kinds);
+        let complete = coverage.complete_for(source);
+        let missing_entry = match settings.repair {
+            Repair::Merge => MissingEntry::InObsoleteSet,
+            Repair::None | Repair::Staged => strategy.missing_entry(),
+        };
+        let probe = match complete {
             // A key tree lacks the writes under another strategy: the set must have these.
             Complete::UpTo(watermark)
                 if source == Source::IndexEntries && coverage.has_converged() =>
             {
                 let mut trees = attributes.iter().map(|a| strategy.key_tree(layout, a));
-                let tree = trees.next().flatten();
+                let first = trees.next().flatten();
                 // A tree of the keys of one index lacks those of another one.
-                let tree = tree.filter(|tree| trees.all(|other| other == Some(*tree)));
-                tree.map(|tree| (tree, watermark))
+                let of_all = first.filter(|tree| trees.all(|other| other == Some(*tree)));
+                of_all.map(|tree| {
+                    KeyProbe::new(snapshot, tree, watermark, missing_entry, kept.clone())
+                })
             }
-            _ => None,
+            Complete::UpTo(_) | Complete::Always => None,
         };
-        let probe = probed.map(|(tree, watermark)| {
-            let missing_entry = match settings.repair {
-                Repair::Merge => MissingEntry::InObsoleteSet,
-                _ => strategy.missing_entry(),
-            };
-            KeyProbe::new(snapshot, tree, watermark, missing_entry, kept.clone())
-        });
         Validity {
             obsolete,
             complete,
@@ -128,17 +128,20 @@ impl Validity {
         cost: &Cost,
     ) -> Result<()> {
         self.prepare(total, cost)?;
-        let mut failed = None;
+        let mut result = Ok(());
         index_entries.retain(|index_entry| {
+            if result.is_err() {
+                return true;
+            }
             match self.is_superseded(index_entry.seq, &index_entry.key, cost) {
                 Ok(superseded) => !superseded,
                 Err(error) => {
-                    failed.get_or_insert(error);
+                    result = Err(error);
                     true
                 }
             }
         });
-        failed.map_or(Ok(()), Err)
+        result
     }
 
     /// True if the key tree, if there is one, has a newer write of `key` than `seq`.
@@ -187,7 +190,7 @@ struct KeyProbe {
     missing_entry: MissingEntry,
     /// If a missing entry means obsolete: the numbers that each component spans, including the
     /// components that are not probed.
-    spans: Vec<(Seq, Seq)>,
+    spans: Vec<ComponentId>,
     /// The keys of the newest components, and the number of these components: one filter probe
     /// shows that almost any current index entry is current (the superseded keys filter).
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
@@ -198,8 +201,7 @@ struct KeyProbe {
 /// A component of the key tree and the numbers that it spans.
 struct ProbedComponent {
     component: Component,
-    min: Seq,
-    max: Seq,
+    span: ComponentId,
     /// If an entry of this component overwrote another one, the set has the overwritten one.
     reports_drops: bool,
 }
@@ -213,34 +215,34 @@ impl KeyProbe {
         missing_entry: MissingEntry,
         kept: Arc<KeptFilter>,
     ) -> KeyProbe {
-        let components = snapshot.components(tree).into_iter().map(|component| {
-            let (min, max, is_run) = match &component {
-                Component::Memtable(memtable) => {
-                    let (min, max) = memtable.seq_bounds().unwrap_or((0, 0));
-                    (min, max, false)
-                }
-                Component::Run(run) => {
-                    let id = run.component();
-                    (id.min, id.max, true)
-                }
-            };
-            ProbedComponent {
-                component,
-                min,
-                max,
-                reports_drops: missing_entry == MissingEntry::InObsoleteSet && is_run,
-            }
-        });
+        let components = snapshot
+            .components(tree)
+            .into_iter()
+            .filter_map(|component| {
+                let (span, is_run) = match &component {
+                    Component::Memtable(memtable) => {
+                        // Without bounds, it has no entry that the snapshot sees.
+                        let (min, max) = memtable.seq_bounds()?;
+                        (ComponentId { min, max }, false)
+                    }
+                    Component::Run(run) => (run.component(), true),
+                };
+                Some(ProbedComponent {
+                    component,
+                    span,
+                    reports_drops: missing_entry == MissingEntry::InObsoleteSet && is_run,
+                })
+            });
         let mut components: Vec<ProbedComponent> = components.collect();
         debug_assert!(
-            components.is_sorted_by(|newer, older| newer.min > older.max),
+            components.is_sorted_by(|newer, older| newer.span.min > older.span.max),
             "components of a tree of keys are disjoint, newest first"
         );
         let spans = match missing_entry {
-            MissingEntry::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
+            MissingEntry::Obsolete => components.iter().map(|probed| probed.span).collect(),
             MissingEntry::InObsoleteSet | MissingEntry::Unknown => Vec::new(),
         };
-        components.retain(|span| span.max > watermark);
+        components.retain(|probed| probed.span.max > watermark);
         KeyProbe {
             tree,
             spans,
@@ -262,12 +264,14 @@ impl KeyProbe {
         let mut names: Vec<ComponentState> =
             self.components.iter().map(ProbedComponent::name).collect();
         let mut left = total.saturating_mul(KEYS_PER_CANDIDATE).min(MOST_KEYS);
-        let fits = names.iter().take_while(|name| {
-            let rest = left.checked_sub(name.entries);
-            left = rest.unwrap_or(0);
-            rest.is_some()
-        });
-        let wanted = fits.count();
+        let mut wanted = 0;
+        for name in &names {
+            let Some(rest) = left.checked_sub(name.entries) else {
+                break;
+            };
+            left = rest;
+            wanted += 1;
+        }
         if wanted == 0 {
             return Ok(());
         }
@@ -278,9 +282,9 @@ impl KeyProbe {
         }
         names.truncate(wanted);
         let mut keys = KeyFilter::builder();
-        for span in self.components.iter().take(names.len()) {
-            for part in span.component.parts(&[], None) {
-                let options = esker_lsm::table::ReadOptions {
+        for probed in self.components.iter().take(names.len()) {
+            for part in probed.component.parts(&[], None) {
+                let options = ReadOptions {
                     fill_cache: true,
                     readahead: 0,
                 };
@@ -316,14 +320,14 @@ impl KeyProbe {
     #[inline]
     fn has_newer_in_memory(&self, seq: Seq, key: &[u8]) -> Option<bool> {
         let mut without = None;
-        for (at, span) in self.components.iter().enumerate() {
-            if self.ends_before(span, seq) {
+        for (at, probed) in self.components.iter().enumerate() {
+            if self.ends_before(probed, seq) {
                 break;
             }
             if at >= *without.get_or_insert_with(|| self.components_without(key)) {
                 return None;
             }
-            if self.missing_entry == MissingEntry::Obsolete && span.min <= seq {
+            if self.missing_entry == MissingEntry::Obsolete && probed.span.min <= seq {
                 return Some(true);
             }
         }
@@ -334,30 +338,31 @@ impl KeyProbe {
     /// as overwritten or deleted, and wrote no component.
     #[inline]
     fn has_vanished(&self, seq: Seq) -> bool {
-        let spans = |(min, max): &(Seq, Seq)| (*min..=*max).contains(&seq);
-        self.missing_entry == MissingEntry::Obsolete && !self.spans.iter().any(spans)
+        let includes = |span: &ComponentId| (span.min..=span.max).contains(&seq);
+        self.missing_entry == MissingEntry::Obsolete && !self.spans.iter().any(includes)
     }
 
     /// True if neither this component nor an older one can have a newer entry unknown to the set.
     #[inline]
-    fn ends_before(&self, span: &ProbedComponent, seq: Seq) -> bool {
-        span.max <= seq.max(self.watermark) || (span.reports_drops && span.min <= seq)
+    fn ends_before(&self, probed: &ProbedComponent, seq: Seq) -> bool {
+        let span = probed.span;
+        span.max <= seq.max(self.watermark) || (probed.reports_drops && span.min <= seq)
     }
 
     /// True if the tree shows that a newer write superseded the write `seq` of `key`.
     fn has_newer(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
         let without = self.components_without(key);
         // Newest first.
-        for (at, span) in self.components.iter().enumerate() {
-            if self.ends_before(span, seq) {
+        for (at, probed) in self.components.iter().enumerate() {
+            if self.ends_before(probed, seq) {
                 break;
             }
             if at >= without
-                && let Some(newest) = span.component.newest(key, self.seq, cost)?
+                && let Some(newest) = probed.component.newest(key, self.seq, cost)?
             {
                 return Ok(newest > seq);
             }
-            if self.missing_entry == MissingEntry::Obsolete && span.min <= seq {
+            if self.missing_entry == MissingEntry::Obsolete && probed.span.min <= seq {
                 return Ok(true);
             }
         }
@@ -368,8 +373,8 @@ impl KeyProbe {
 impl ProbedComponent {
     fn name(&self) -> ComponentState {
         ComponentState {
-            min: self.min,
-            max: self.max,
+            min: self.span.min,
+            max: self.span.max,
             entries: self.component.entries(),
         }
     }

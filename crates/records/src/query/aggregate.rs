@@ -9,8 +9,8 @@ use std::sync::Arc;
 use esker_lsm::Account;
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
-use super::aggregate_from_index::from_index;
-use super::group_records::{Entries, Spill, group_records};
+use super::aggregate_from_index::aggregate_from_index;
+use super::group_records::{MergedEntries, Spill, group_records};
 use super::input::Query;
 use super::row_sorter::RowSorter;
 use super::run::Run;
@@ -45,13 +45,13 @@ impl Query {
             share,
             passed_on: 0,
             to_skip: 0,
-            remaining: grouping.limit().unwrap_or(usize::MAX),
+            remaining: grouping.limit(),
             buffers: Buffers::default(),
             grouping: &grouping,
             visit,
         };
         let mut take = |group| results.take(group);
-        if let Some(explain) = from_index(&self, aggregation, &grouping, &mut take)? {
+        if let Some(explain) = aggregate_from_index(&self, aggregation, &grouping, &mut take)? {
             results.finish()?;
             return Ok(explain);
         }
@@ -62,7 +62,7 @@ impl Query {
             let mut query = self;
             query.request.keys_only = false;
             let grouped = group_records(Run::new(query)?, &grouping, share)?;
-            (Entries::new(grouped.entries), grouped.run.explain())
+            (MergedEntries::new(grouped.entries)?, grouped.run.explain())
         };
         let mut totals = Totals::new(grouping.clone());
         while let Some(entry) = entries.next()? {
@@ -83,13 +83,17 @@ impl Query {
 
     /// The number of records as the entry of a single group, for an aggregation that needs no
     /// record.
-    fn count_as_group(self, grouping: &Arc<Grouping>, share: usize) -> Result<(Entries, Explain)> {
+    fn count_as_group(
+        self,
+        grouping: &Arc<Grouping>,
+        share: usize,
+    ) -> Result<(MergedEntries, Explain)> {
         let mut spill = Spill::new(&self.view.dataset.shared.group, share);
         let (count, explain) = self.count()?;
         let mut groups = Groups::new(grouping.clone());
         groups.add_counted(count);
         spill.take(&mut groups)?;
-        Ok((Entries::new(vec![spill.finish()?]), explain))
+        Ok((MergedEntries::new(vec![spill.finish()?])?, explain))
     }
 }
 
@@ -117,8 +121,8 @@ struct GroupResults<'a, 'v> {
     passed_on: usize,
     /// The number of these that come again, and are skipped.
     to_skip: usize,
-    /// The number of groups that are still wanted.
-    remaining: usize,
+    /// The number of groups that are still wanted; `None` for all.
+    remaining: Option<usize>,
     buffers: Buffers,
     visit: &'a mut VisitGroup<'v>,
 }
@@ -153,7 +157,7 @@ impl GroupResults<'_, '_> {
         if sorter.admits(rank) {
             bytes.clear();
             group.encode(bytes);
-            sorter.add(rank, bytes, 0)?;
+            sorter.add(rank, bytes)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -164,10 +168,10 @@ impl GroupResults<'_, '_> {
             self.to_skip -= 1;
             return ControlFlow::Continue(());
         }
-        if self.remaining == 0 {
+        if self.remaining == Some(0) {
             return ControlFlow::Break(());
         }
-        self.remaining -= 1;
+        self.remaining = self.remaining.map(|left| left - 1);
         self.passed_on += 1;
         (self.visit)(group)
     }

@@ -10,7 +10,7 @@
 //! show that, the result is `None`, and the caller aggregates the records instead: the groups that
 //! were passed on before equal the first groups of the records.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use esker_lsm::coding::{Misplaced, Own};
@@ -26,7 +26,7 @@ use super::parallel::Threads;
 use super::run::{Context, Costs, DrivingIndex, index_lookup};
 use super::scan;
 use super::value_counts::{CurrentFilter, ValueCounts};
-use super::value_groups::{ValueGroups, VisitGroup, has_number};
+use super::value_groups::{TimeSampler, ValueGroups, VisitGroup};
 use crate::coverage::{self, Coverage};
 use crate::error::Result;
 use crate::index::{self, Attribute, InOrder, IndexType, Lookup, Range};
@@ -43,7 +43,7 @@ const MAX_ENTRIES_PER_MATCH: u64 = 8;
 ///
 /// # Errors
 /// Any read error, an overflow of a total, and any error of `visit`.
-pub(super) fn from_index(
+pub(super) fn aggregate_from_index(
     query: &Query,
     aggregation: &Aggregation,
     grouping: &Arc<Grouping>,
@@ -77,9 +77,7 @@ struct Matches {
 /// The current records of an aggregate.
 #[derive(Debug, Clone, Copy)]
 struct RecordCounts {
-    /// Records with a value.
     with_value: u64,
-    /// Records without one.
     without_value: u64,
 }
 
@@ -152,15 +150,16 @@ impl<'a> IndexSource<'a> {
         if expected.saturating_mul(MAX_ENTRIES_PER_MATCH) < all {
             return Ok(None);
         }
-        let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, &mut steps);
-        current.expired = context.expired.as_deref();
+        let (expired, cost) = (context.expired.as_deref(), &context.costs.keys);
+        let mut current = CurrentEntries::new(&context.validity, expired, cost, &mut steps);
         current.prepare(expected)?;
         let mut writes = DistinctWrites::default();
         let mut take =
-            |value: &[u8], key: &[u8], seq: Seq| current.offer(value, key, seq, &mut writes);
+            |_: &[u8], key: &[u8], seq: Seq| current.offer(key, seq, &mut writes, |_| ());
         index::each_entry(&lookup, attribute, Some(range), READAHEAD, &mut take)?;
         current.finish(&mut writes)?;
-        let constraint = context.plan.driver.single().ok_or_else(Misplaced::here)?;
+        let driver = context.plan.driver.single();
+        let constraint = driver.ok_or_else(|| Misplaced::here())?;
         let matches = Matches {
             writes: writes.into_set(),
             condition: context.compiled.text(constraint),
@@ -177,22 +176,13 @@ impl<'a> IndexSource<'a> {
     }
 
     /// Reads the index, and passes the groups to `visit`.
-    fn run(
-        mut self,
-        mut totals: ValueTotals,
-        visit: &mut VisitGroup<'_>,
-    ) -> Result<Option<Explain>> {
+    fn run(mut self, totals: ValueTotals, visit: &mut VisitGroup<'_>) -> Result<Option<Explain>> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.rounds += 1;
         let outcome = if self.hides_values(&mut steps)? {
             ReadOutcome::NotShown
         } else if totals.wants_ends() && self.matches.is_none() {
-            let outcome = self.read_ends(&mut totals, &mut steps)?;
-            if outcome == ReadOutcome::Complete {
-                // No group follows this one.
-                let _ = visit(totals.finish(0)?)?;
-            }
-            outcome
+            self.read_ends(totals, &mut steps, visit)?
         } else {
             self.read_all(totals, &mut steps, visit)?
         };
@@ -238,11 +228,17 @@ impl<'a> IndexSource<'a> {
         index_lookup(self.view, &self.costs)
     }
 
+    fn sampler(&self) -> TimeSampler<'_> {
+        TimeSampler {
+            view: self.view,
+            cost: &self.costs.data,
+        }
+    }
+
     /// Decides which entries are current, without regard to the matches.
-    fn current<'s>(&'s self, steps: &'s mut Steps) -> CurrentEntries<'s> {
-        let mut current = CurrentEntries::new(&self.validity, &self.costs.keys, steps);
-        current.expired = self.expired.as_deref();
-        current
+    fn current<'s, G>(&'s self, steps: &'s mut Steps) -> CurrentEntries<'s, G> {
+        let expired = self.expired.as_deref();
+        CurrentEntries::new(&self.validity, expired, &self.costs.keys, steps)
     }
 
     /// True if a record has a value that the index does not show in its order.
@@ -259,7 +255,12 @@ impl<'a> IndexSource<'a> {
     }
 
     /// Reads the least and the greatest value, as far as they are wanted.
-    fn read_ends(&self, totals: &mut ValueTotals, steps: &mut Steps) -> Result<ReadOutcome> {
+    fn read_ends(
+        &self,
+        mut totals: ValueTotals,
+        steps: &mut Steps,
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ReadOutcome> {
         let mut ends = Vec::new();
         if totals.wants_least() {
             ends.extend(self.first_value(Direction::Ascending, steps)?);
@@ -267,26 +268,25 @@ impl<'a> IndexSource<'a> {
         if totals.wants_greatest() {
             ends.extend(self.first_value(Direction::Descending, steps)?);
         }
-        let shows_times = totals.shows_times();
+        let (shows_times, sampler) = (totals.shows_times(), self.sampler());
         let mut key = Vec::new();
         for end in ends {
             let is_number =
-                shows_times && has_number(self.view, totals, &end.record_key, None, steps)?;
+                shows_times && sampler.has_number(&mut totals, &end.record_key, None, steps)?;
             let is_shown = is_number || !shows_times;
             if !is_shown || !totals.key(&end.value, &mut key)? {
                 return Ok(ReadOutcome::NotShown);
             }
             totals.add(&key, is_number);
         }
-        Ok(ReadOutcome::Complete)
+        self.finish(totals, None, steps, visit)
     }
 
     /// The first current entry in a direction; `None` if the index has none.
     fn first_value(&self, direction: Direction, steps: &mut Steps) -> Result<Option<EndValue>> {
         let lookup = self.lookup();
         let mut current = self.current(steps);
-        let is_backward = direction == Direction::Descending;
-        let mut walk = InOrder::new(&lookup, self.attribute, is_backward, 0)?;
+        let mut walk = InOrder::new(&lookup, self.attribute, direction, 0)?;
         let mut end: Option<EndValue> = None;
         while end.is_none() {
             let step = walk.step(&mut |value, key, seq| {
@@ -305,7 +305,7 @@ impl<'a> IndexSource<'a> {
         Ok(end)
     }
 
-    /// Reads all values.
+    /// Reads all values: their counts if components have these, otherwise the entries.
     fn read_all(
         &self,
         totals: ValueTotals,
@@ -320,62 +320,79 @@ impl<'a> IndexSource<'a> {
                 return self.read_counts(counts, totals, steps, visit);
             }
         }
+        self.read_entries(totals, steps, visit)
+    }
+
+    /// Reads all entries in the order of their values.
+    fn read_entries(
+        &self,
+        totals: ValueTotals,
+        steps: &mut Steps,
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ReadOutcome> {
         let lookup = self.lookup();
         let counts_all = self.matches.is_none() && totals.wants_count();
-        let mut groups = ValueGroups::new(self.view, totals);
-        groups.all_writes = counts_all.then(DistinctWrites::default);
-        let mut walk = InOrder::new(&lookup, self.attribute, false, READAHEAD)?;
+        let all_writes = counts_all.then(DistinctWrites::default);
+        let mut groups = ValueGroups::new(self.sampler(), totals, all_writes);
+        let mut walk = InOrder::new(&lookup, self.attribute, Direction::Ascending, READAHEAD)?;
         let mut current = self.current(steps);
         if self.matches.is_none() {
             current.prepare(estimate(&lookup, self.attribute, &all_values())?)?;
         }
-        let mut is_wanted = true;
-        loop {
+        let flow = loop {
             let step = walk.step(&mut |value, key, seq| match &self.matches {
-                None => current.offer(value, key, seq, &mut groups),
+                None => current.offer(key, seq, &mut groups, |groups| groups.group_of(value)),
                 Some(matches) => {
                     if matches.writes.contains(seq) {
-                        let group = groups.group_of(value)?;
+                        let group = groups.group_of(value);
                         groups.take(group, key, seq);
                     }
                     Ok(())
                 }
             })?;
             let is_end = step.is_break();
+            let mut flow = ControlFlow::Continue(());
             if is_end || groups.is_full() {
                 current.finish(&mut groups)?;
-                let flow = groups.pass_on(is_end, current.steps, visit)?;
-                is_wanted = flow.is_continue();
+                flow = if is_end {
+                    groups.pass_on_all(current.steps, visit)?
+                } else {
+                    groups.pass_on_closed(current.steps, visit)?
+                };
             }
             if !groups.is_shown() {
                 return Ok(ReadOutcome::NotShown);
             }
-            if is_end || !is_wanted {
-                break;
+            if is_end || flow.is_break() {
+                break flow;
             }
-        }
-        drop(current);
+        };
         let ValueGroups {
             totals, all_writes, ..
         } = groups;
-        let counts = self.record_counts(all_writes.filter(|_| is_wanted))?;
-        self.finish(totals, counts, is_wanted, steps, visit)
+        let counts = match (&self.matches, all_writes) {
+            // A record that meets a condition on the field has a value.
+            (Some(matches), _) => Some(RecordCounts {
+                with_value: matches.writes.len(),
+                without_value: 0,
+            }),
+            (None, Some(writes)) if flow.is_continue() => Some(self.count_others(writes.count())?),
+            (None, _) => None,
+        };
+        if let Some(RecordCounts { with_value, .. }) = counts {
+            steps.answers += with_value;
+        }
+        self.finish(totals, counts, steps, visit)
     }
 
-    /// The counts of the records, given the writes of those with a value; without these, and
-    /// without a condition, no counts are needed.
-    fn record_counts(&self, with_value: Option<DistinctWrites>) -> Result<RecordCounts> {
-        let (with_value, without_value) = match (&self.matches, with_value) {
-            (Some(matches), _) => (matches.writes.len(), 0),
-            (None, Some(writes)) => {
-                let (with_value, records) = (writes.count(), self.count_records()?);
-                (with_value, records.saturating_sub(with_value))
-            }
-            (None, None) => (0, 0),
-        };
+    /// Counts the records without a value, given how many have one.
+    fn count_others(&self, with_value: u64) -> Result<RecordCounts> {
+        let records = self.count_records()?;
+        // Both numbers are those of the current records of one snapshot.
+        let without_value = records.checked_sub(with_value);
         Ok(RecordCounts {
             with_value,
-            without_value,
+            without_value: without_value.ok_or_else(|| Misplaced::here())?,
         })
     }
 
@@ -401,58 +418,54 @@ impl<'a> IndexSource<'a> {
         steps.candidates += counts.read;
         steps.obsolete += counts.obsolete;
         let with_value = counts.values.iter().map(|value| value.entries).sum();
-        let mut groups = ValueGroups::new(self.view, totals);
-        let mut counted = counts.values.into_iter();
-        let mut is_wanted = true;
-        loop {
-            let next = counted.next();
-            let is_end = next.is_none();
-            if let Some(value) = next {
-                groups.add_counted(value)?;
+        steps.answers += with_value;
+        let mut groups = ValueGroups::new(self.sampler(), totals, None);
+        let mut flow = ControlFlow::Continue(());
+        for value in counts.values {
+            groups.add_counted(value);
+            if groups.is_full() {
+                flow = groups.pass_on_closed(steps, visit)?;
             }
-            if is_end || groups.is_full() {
-                is_wanted = groups.pass_on(is_end, steps, visit)?.is_continue();
-            }
-            if !groups.is_shown() {
-                return Ok(ReadOutcome::NotShown);
-            }
-            if is_end || !is_wanted {
+            if flow.is_break() || !groups.is_shown() {
                 break;
             }
         }
-        let counts_all = groups.totals.wants_count() && is_wanted;
-        let records = if counts_all {
-            self.count_records()?
+        if flow.is_continue() && groups.is_shown() {
+            flow = groups.pass_on_all(steps, visit)?;
+        }
+        if !groups.is_shown() {
+            return Ok(ReadOutcome::NotShown);
+        }
+        let counts = if groups.totals.wants_count() && flow.is_continue() {
+            Some(self.count_others(with_value)?)
         } else {
-            with_value
+            None
         };
-        let counts = RecordCounts {
-            with_value,
-            without_value: records.saturating_sub(with_value),
-        };
-        self.finish(groups.totals, counts, is_wanted, steps, visit)
+        self.finish(groups.totals, counts, steps, visit)
     }
 
     /// Passes on the last group, once the values are read: that of all records in an aggregate
-    /// without groups, otherwise that of the records without a value, if it is wanted.
+    /// without groups, otherwise that of the records without a value, if there are any. `counts` is
+    /// `None` if the totals need none, or no further group is wanted.
     fn finish(
         &self,
         mut totals: ValueTotals,
-        counts: RecordCounts,
-        is_wanted: bool,
+        counts: Option<RecordCounts>,
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
     ) -> Result<ReadOutcome> {
-        let RecordCounts {
-            with_value,
-            without_value,
-        } = counts;
-        let records = with_value + without_value;
-        steps.answers += records;
+        if let Some(RecordCounts { without_value, .. }) = counts {
+            steps.answers += without_value;
+        }
         // No group follows, so a break makes no difference.
         if !totals.is_grouped() {
+            // Where the records were not counted, their number is not shown.
+            debug_assert!(counts.is_some() || !totals.wants_count(), "a count to show");
+            let records = counts.map_or(0, |counts| counts.with_value + counts.without_value);
             let _ = visit(totals.finish(records)?)?;
-        } else if without_value > 0 && is_wanted {
+        } else if let Some(RecordCounts { without_value, .. }) = counts
+            && without_value > 0
+        {
             let _ = visit(totals.group_without(without_value)?)?;
         }
         Ok(ReadOutcome::Complete)
@@ -463,12 +476,15 @@ impl<'a> IndexSource<'a> {
         let layout = &self.view.layout;
         let uses_keys = layout.stored.settings.maintenance.uses_keys();
         let Some(tree) = layout.keys.filter(|_| uses_keys) else {
-            return Ok(scan::count_all(self.view, u64::MAX)?.0);
+            return scan::count_at_cost(self.view, None, &self.costs.data);
         };
         // Of earlier strategies, the set has only the writes that indexes had entries of.
         let set = self.validity.obsolete();
         let coverage = Coverage::new(&layout.stored.settings, set.as_deref());
-        if coverage.of(coverage::Source::DataVersions).is_always() {
+        if coverage
+            .complete_for(coverage::Source::DataVersions)
+            .is_always()
+        {
             return self.current_filter().count_keys(tree, &self.costs.keys);
         }
         let mut cursor = self.view.snapshot.cursor(tree, READAHEAD);
@@ -498,6 +514,6 @@ fn all_values() -> Range {
 
 /// The estimated number of an index's entries in a range.
 fn estimate(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-    let index = attribute.index().ok_or_else(Misplaced::here)?;
+    let index = attribute.index().ok_or_else(|| Misplaced::here())?;
     index.estimate(lookup, attribute, range)
 }

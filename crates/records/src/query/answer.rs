@@ -34,7 +34,7 @@ const FIRST_FETCH: usize = 64;
 
 /// The most entries of a base that are read for each wanted record, if other lists rule most of
 /// them out.
-const MAX_ENTRIES_PER_RECORD: usize = 64;
+const MAX_ENTRIES_PER_RECORD: u64 = 64;
 
 /// A record that answers the query.
 pub(super) struct Ready {
@@ -76,12 +76,8 @@ impl Answer {
     pub(super) fn new(run: Run) -> Answer {
         let after = run.context.after;
         Answer {
+            page: PageBudget::small(&run.context),
             run,
-            page: PageBudget {
-                fetch: FIRST_FETCH,
-                record_bytes: 0,
-                loan: None,
-            },
             after,
             returned: after,
             scanned: false,
@@ -193,6 +189,11 @@ impl Answer {
             max_bytes: self.page.record_bytes,
         };
         let FetchedPage { records, size } = fetch.run(&mut chunk, steps)?;
+        debug_assert_eq!(
+            records.len(),
+            chunk.len(),
+            "a record, or none, for each candidate"
+        );
         for (candidate, record) in chunk.into_iter().zip(records) {
             // Obsolete candidates have no record.
             let Some(value) = record else { continue };
@@ -216,8 +217,8 @@ impl Answer {
             remaining,
             ..
         } = &mut self.run;
-        let wanted = remaining.unwrap_or(usize::MAX);
-        let take = wanted.clamp(1, most).min(self.pending.len());
+        let wanted = remaining.map_or(most, |left| left.clamp(1, most));
+        let take = wanted.min(self.pending.len());
         let mut chunk: Vec<Candidate> = self.pending.drain(..take).collect();
         context.view.drop_noted(&mut chunk);
         steps.obsolete += (take - chunk.len()) as u64;
@@ -262,14 +263,23 @@ impl Answer {
 }
 
 impl PageBudget {
+    /// The budget of a page that is small, so that it borrows nothing.
+    fn small(context: &Context) -> PageBudget {
+        PageBudget {
+            fetch: FIRST_FETCH,
+            record_bytes: small_page(context) / 4,
+            loan: None,
+        }
+    }
+
     /// Borrows memory for a page of `want` candidates; returns the bytes that the page may use.
     fn borrow(&mut self, context: &Context, want: usize) -> usize {
         let shared = &context.view.dataset.shared;
         // Returns the loan of the last page first.
         self.loan = None;
         self.loan = (want > FIRST_FETCH).then(|| shared.borrow(Account::Queries));
-        let small = shared.group.options().memory_budget / 8;
-        let bytes = self.loan.as_ref().map_or(small, Loan::bytes);
+        let loan = self.loan.as_ref();
+        let bytes = loan.map_or_else(|| small_page(context), Loan::bytes);
         self.record_bytes = bytes / 4;
         bytes
     }
@@ -289,15 +299,20 @@ impl PageBudget {
             return;
         };
         let least = self.record_bytes;
-        let (most, bytes) = match remaining {
+        let (most, budget) = match remaining {
             Some(_) => (MAX_LIMITED_FETCH, least),
             None => {
                 let batch = context.lookup.batch_bytes;
                 (MAX_CANDIDATES, batch.clamp(least, 2 * least))
             }
         };
-        self.fetch = (bytes / (each + 1)).clamp(1, most.min(self.fetch * 4));
+        self.fetch = (budget / (each + 1)).clamp(1, most.min(self.fetch * 4));
     }
+}
+
+/// The bytes that a page without a loan may use.
+fn small_page(context: &Context) -> usize {
+    context.view.dataset.shared.group.options().memory_budget / 8
 }
 
 /// The number of candidates to request for the next page, when `remaining` records are wanted and
@@ -311,8 +326,8 @@ fn wanted_candidates(context: &Context, remaining: Option<usize>, rounds: u64) -
     };
     match context.plan.driver.combined() {
         Some(combined) => {
-            let each = usize::try_from(combined.ratio).unwrap_or(usize::MAX);
-            let entries = candidates.saturating_mul(each.min(MAX_ENTRIES_PER_RECORD));
+            let each = combined.ratio.min(MAX_ENTRIES_PER_RECORD);
+            let entries = candidates.saturating_mul(each as usize);
             entries.max(FIRST_FETCH)
         }
         None => candidates,
@@ -384,7 +399,7 @@ impl Iterator for Answer {
             let Some(Ready { seq, key, value }) = ready else {
                 return Ok(None);
             };
-            let value = value.ok_or_else(Misplaced::here)?;
+            let value = value.ok_or_else(|| Misplaced::here())?;
             self.run.context.view.record(key, seq, value).map(Some)
         });
         self.failed = next.is_err();

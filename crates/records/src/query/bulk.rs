@@ -3,7 +3,7 @@
 //! lookups go through the data front to back, in large batches (Luo & Carey section 3.2). A record
 //! whose attribute has several values in the range is looked up once.
 //!
-//! A query borrows its memory once: the sorted keys take half of it, the keys of a chunk and the
+//! An answer borrows its memory once: the sorted keys take half of it, the keys of a chunk and the
 //! records of a batch a quarter each.
 
 use std::ops::ControlFlow;
@@ -91,6 +91,7 @@ impl<'v> Bulk<'v> {
             delivery: Delivery {
                 key_type: run.context.view.layout.shape.key_type,
                 remaining: run.remaining,
+                is_broken_off: false,
                 answers: 0,
                 sink,
             },
@@ -204,7 +205,7 @@ impl<'v> Bulk<'v> {
     fn sort_entries(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let Run { context, steps, .. } = &mut self.run;
-        let lists = context.whole_lists()?.ok_or_else(Misplaced::here)?;
+        let lists = context.whole_lists()?.ok_or_else(|| Misplaced::here())?;
         // The memory for the keys of a chunk, which is not used before the lists are read.
         let reader = WholeLists::new(context, memory / 2);
         let outcome = reader.run(&lists, steps, &mut |key, seq| Ok(sorter.add(key, seq)?))?;
@@ -257,6 +258,8 @@ pub(super) struct Delivery<'a> {
     key_type: KeyType,
     /// The number of records still wanted; `None` for all.
     remaining: Option<usize>,
+    /// True once the receiver of the records has broken the query off.
+    is_broken_off: bool,
     /// The number of records delivered.
     answers: u64,
     sink: Sink<'a>,
@@ -265,7 +268,7 @@ pub(super) struct Delivery<'a> {
 impl Delivery<'_> {
     /// True if the limit is reached, or the receiver of the records has broken the query off.
     pub(super) fn is_done(&self) -> bool {
-        self.remaining == Some(0)
+        self.is_broken_off || self.remaining == Some(0)
     }
 
     /// Delivers a record that answers the query, unless [`Delivery::is_done`].
@@ -282,9 +285,7 @@ impl Delivery<'_> {
         self.answers += 1;
         if let Sink::Visit(visit) = &mut self.sink {
             let key = Key::from_encoded(self.key_type, key.to_vec());
-            if visit(record::returned(key, seq, value())?).is_break() {
-                self.remaining = Some(0);
-            }
+            self.is_broken_off = visit(record::returned(key, seq, value())?).is_break();
         }
         Ok(())
     }
@@ -384,6 +385,7 @@ impl Chunk {
 
     /// Drops the candidates for which `test` is true; returns how many.
     fn drop_where(&mut self, test: &mut dyn FnMut(&[u8], Seq) -> Result<bool>) -> Result<u64> {
+        debug_assert_eq!(self.keys.len(), self.seqs.len(), "a number for each key");
         let before = self.seqs.len();
         let all = std::mem::take(self);
         for (key, seq) in all.keys.iter().zip(all.seqs) {

@@ -21,8 +21,8 @@ impl Bulk<'_> {
     /// Any read error.
     pub(super) fn run_from_index(mut self) -> Result<Run> {
         let Run { context, steps, .. } = &mut self.run;
-        let driving = context.driving_index().ok_or_else(Misplaced::here)?;
-        let DrivingIndex { attribute, range } = driving;
+        let driving = context.driving_index();
+        let DrivingIndex { attribute, range } = driving.ok_or_else(|| Misplaced::here())?;
         let loan = context.view.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 2;
         steps.rounds += 1;
@@ -146,7 +146,7 @@ impl EntryReceiver<'_, '_> {
 
     /// Delivers the record of a current candidate, if it answers the query.
     fn deliver(&mut self, candidate: Candidate) -> Result<()> {
-        let (record, _) = candidate.record.ok_or_else(Misplaced::here)?;
+        let (record, _) = candidate.record.ok_or_else(|| Misplaced::here())?;
         if self.delivery.is_done() || !self.admission.admits(&record, self.steps)? {
             return Ok(());
         }

@@ -86,7 +86,7 @@ impl<'a> WholeLists<'a> {
         let mut expected = 0;
         for at in constraints {
             let Source { attribute, ranges } = source_of(self.context, *at)?;
-            let index = attribute.index().ok_or_else(Misplaced::here)?;
+            let index = attribute.index().ok_or_else(|| Misplaced::here())?;
             for range in ranges.iter().filter(|range| !range.is_empty()) {
                 expected += index.estimate(&self.lookup, attribute, range)?;
             }
@@ -124,6 +124,8 @@ impl<'a> WholeLists<'a> {
         steps.candidates += candidates;
         steps.obsolete += obsolete;
         steps.listed += others;
+        // More entries are visited than the base has, if a list is in several parts of the
+        // combination, or if records have several entries in the visited list.
         steps.ruled_out += candidates.saturating_sub(obsolete + self.visited.get());
         Ok(ListsOutcome {
             lists_read,
@@ -147,15 +149,15 @@ impl<'a> WholeLists<'a> {
         }
     }
 
-    /// Visits the entries that all lists of `of` have, without those of the constraints `but`.
+    /// Visits the entries that all of `parts` have, without those of the `excluded` constraints.
     fn each_in_all<E: VisitError>(
         &self,
-        of: &[Lists],
-        but: &[usize],
+        parts: &[Lists],
+        excluded: &[usize],
         keep: &Keep<'_>,
         visit: &mut VisitKey<'_, E>,
     ) -> std::result::Result<(), E> {
-        let (Some(first), Some((last, shorter))) = (of.first(), of.split_last()) else {
+        let (Some(first), Some((last, shorter))) = (parts.first(), parts.split_last()) else {
             return Err(Error::from(Misplaced::here()).into());
         };
         let mut both: Option<SeqSet> = None;
@@ -167,13 +169,13 @@ impl<'a> WholeLists<'a> {
             both = Some(numbers);
         }
         let in_both = |seq| keep(seq) && both.as_ref().is_none_or(|set| set.contains(seq));
-        let mut excluded = SeqSet::new();
-        for at in but {
+        let mut out = SeqSet::new();
+        for at in excluded {
             if let Some(numbers) = self.numbers(&Lists::One(*at), &in_both)? {
-                excluded.add_all(&numbers);
+                out.add_all(&numbers);
             }
         }
-        self.each(last, &|seq| in_both(seq) && !excluded.contains(seq), visit)
+        self.each(last, &|seq| in_both(seq) && !out.contains(seq), visit)
     }
 
     /// The numbers that a combination has; `None` if they take too much memory.
@@ -269,14 +271,14 @@ fn source_of(context: &Context, at: usize) -> Result<Source<'_>> {
     Ok(Source {
         attribute: context.view.layout.attributes.item(constraint.attribute)?,
         // A plan reads indexes that can answer its constraints.
-        ranges: constraint.sought().ok_or_else(Misplaced::here)?,
+        ranges: constraint.sought().ok_or_else(|| Misplaced::here())?,
     })
 }
 
 /// Offers the entries of the list of the constraint at `at` to `best`.
 pub(super) fn offer(context: &Context, at: usize, best: &mut BestCandidates) -> Result<()> {
     let Source { attribute, ranges } = source_of(context, at)?;
-    let index = attribute.index().ok_or_else(Misplaced::here)?;
+    let index = attribute.index().ok_or_else(|| Misplaced::here())?;
     let lookup = context.indexes();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
         index.candidates(&lookup, attribute, range, best)?;
@@ -311,13 +313,14 @@ pub(super) fn rule_out(
             continue;
         }
         let Some((window, among)) = SoughtWrites::of(order, candidates) else {
+            // Without candidates there is nothing to rule out.
             return Ok(());
         };
         let mut best = BestCandidates::new(window).only(among);
         offer(context, at, &mut best)?;
         steps.listed += best.offered();
-        let (found, _) = best.finish();
-        let mut numbers: Vec<Seq> = found.into_iter().map(|candidate| candidate.seq).collect();
+        let (listed, _) = best.finish();
+        let mut numbers: Vec<Seq> = listed.into_iter().map(|candidate| candidate.seq).collect();
         numbers.sort_unstable();
         lists.push(WindowNumbers {
             constraint: at,
@@ -328,6 +331,7 @@ pub(super) fn rule_out(
     candidates.retain(|candidate| {
         combined.lists.admits(&|at| {
             let list = lists.iter().find(|list| list.constraint == at);
+            debug_assert!(list.is_some() || Some(at) == common, "each list was read");
             list.is_none_or(|list| list.numbers.binary_search(&candidate.seq).is_ok())
         })
     });

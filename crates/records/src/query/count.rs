@@ -112,10 +112,10 @@ fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<
     let reader = WholeLists::new(context, memory / 2);
     // The reader of the lists counts the candidates.
     let mut decided = Steps::default();
-    let mut current = CurrentEntries::new(&context.validity, &context.costs.keys, &mut decided);
-    current.expired = context.expired.as_deref();
+    let (expired, cost) = (context.expired.as_deref(), &context.costs.keys);
+    let mut current = CurrentEntries::new(&context.validity, expired, cost, &mut decided);
     current.prepare(reader.expected(&lists.base())?)?;
-    let mut take = |key: &[u8], seq: Seq| current.offer(&[], key, seq, &mut counted);
+    let mut take = |key: &[u8], seq: Seq| current.offer(key, seq, &mut counted, |_| ());
     let outcome = reader.run(lists, steps, &mut take)?;
     current.finish(&mut counted)?;
     steps.obsolete += decided.obsolete;
@@ -167,13 +167,10 @@ impl DistinctWrites {
 
 /// Counts the records that have current entries.
 impl TakeCurrentEntry for DistinctWrites {
-    #[inline]
-    fn group_of(&mut self, _: &[u8]) -> Result<u32> {
-        Ok(0)
-    }
+    type Group = ();
 
     #[inline]
-    fn take(&mut self, _: u32, _: &[u8], seq: Seq) {
+    fn take(&mut self, _: (), _: &[u8], seq: Seq) {
         self.add(seq);
     }
 }
@@ -181,11 +178,12 @@ impl TakeCurrentEntry for DistinctWrites {
 /// Counts the different items of `numbers`: by a bit for each number in their range, if that is
 /// small enough, otherwise by sorting them.
 fn count_distinct(numbers: &mut Vec<Seq>) -> u64 {
-    let (least, most) = (numbers.iter().min(), numbers.iter().max());
-    let (Some(&least), Some(&most)) = (least, most) else {
+    let (least, greatest) = (numbers.iter().min(), numbers.iter().max());
+    let (Some(&least), Some(&greatest)) = (least, greatest) else {
         return 0;
     };
-    let words = usize::try_from((most - least) / 64).unwrap_or(usize::MAX);
+    // More words than memory has are too many, too.
+    let words = usize::try_from((greatest - least) / 64).unwrap_or(usize::MAX);
     if words > numbers.len().saturating_mul(4) {
         numbers.sort_unstable();
         numbers.dedup();

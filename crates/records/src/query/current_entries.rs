@@ -13,44 +13,42 @@ const MAX_UNDECIDED: usize = 64 << 10;
 
 /// Receives the current entries.
 pub(super) trait TakeCurrentEntry {
-    /// Called for each entry that may be current, in the order of the index, with its value.
-    /// Returns the number of the group that the entry belongs to, which [`TakeCurrentEntry::take`]
-    /// gets.
-    fn group_of(&mut self, value: &[u8]) -> Result<u32>;
+    /// What an entry counts for.
+    type Group;
 
     /// Takes an entry that is current. Entries that are looked up come later than others, by key.
-    fn take(&mut self, group: u32, key: &[u8], seq: Seq);
+    fn take(&mut self, group: Self::Group, key: &[u8], seq: Seq);
 }
 
 /// Decides which entries are current.
-pub(super) struct CurrentEntries<'a> {
+pub(super) struct CurrentEntries<'a, G = ()> {
     validity: &'a Validity,
-    /// The expired writes.
-    pub(super) expired: Option<&'a SeqSet>,
+    /// The expired writes; `None` if none are, or if records decide what has expired.
+    expired: Option<&'a SeqSet>,
     /// The cost of reading keys.
     cost: &'a Cost,
     pub(super) steps: &'a mut Steps,
-    undecided: Vec<UndecidedEntry>,
+    undecided: Vec<UndecidedEntry<G>>,
 }
 
 /// An entry whose key is to be looked up.
-struct UndecidedEntry {
+struct UndecidedEntry<G> {
     key: Vec<u8>,
     seq: Seq,
-    group: u32,
+    group: G,
 }
 
-impl<'a> CurrentEntries<'a> {
-    /// Without expired writes. `validity` decides all entries only if
-    /// [`Validity::validates_without_records`].
+impl<'a, G> CurrentEntries<'a, G> {
+    /// `validity` decides all entries only if [`Validity::validates_without_records`].
     pub(super) fn new(
         validity: &'a Validity,
+        expired: Option<&'a SeqSet>,
         cost: &'a Cost,
         steps: &'a mut Steps,
-    ) -> CurrentEntries<'a> {
+    ) -> CurrentEntries<'a, G> {
         CurrentEntries {
             validity,
-            expired: None,
+            expired,
             cost,
             steps,
             undecided: Vec::new(),
@@ -70,27 +68,28 @@ impl<'a> CurrentEntries<'a> {
     }
 
     /// Passes the entry to `to` if it is current: at once, or when its key has been looked up.
+    /// `group` is called, in the order of the index, for each entry that may be current.
     #[inline]
-    pub(super) fn offer(
+    pub(super) fn offer<T: TakeCurrentEntry<Group = G>>(
         &mut self,
-        value: &[u8],
         key: &[u8],
         seq: Seq,
-        to: &mut impl TakeCurrentEntry,
+        to: &mut T,
+        group: impl FnOnce(&mut T) -> G,
     ) -> Result<()> {
         self.steps.candidates += 1;
         if self.is_hidden(seq) {
             self.steps.obsolete += 1;
             return Ok(());
         }
-        let group = to.group_of(value)?;
+        let group = group(to);
         if self.validity.is_exact() {
             to.take(group, key, seq);
             return Ok(());
         }
         match self.validity.is_superseded_in_memory(seq, key) {
             Some(false) => to.take(group, key, seq),
-            Some(true) => {}
+            Some(true) => self.steps.obsolete += 1,
             None => {
                 let key = key.to_vec();
                 self.undecided.push(UndecidedEntry { key, seq, group });
@@ -107,18 +106,22 @@ impl<'a> CurrentEntries<'a> {
     ///
     /// # Errors
     /// Any read error.
-    pub(super) fn finish(&mut self, to: &mut impl TakeCurrentEntry) -> Result<()> {
+    pub(super) fn finish(&mut self, to: &mut impl TakeCurrentEntry<Group = G>) -> Result<()> {
         self.validity
             .prepare(self.undecided.len() as u64, self.cost)?;
         self.undecided.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         for UndecidedEntry { key, seq, group } in self.undecided.drain(..) {
-            if !self.validity.is_superseded(seq, &key, self.cost)? {
+            if self.validity.is_superseded(seq, &key, self.cost)? {
+                self.steps.obsolete += 1;
+            } else {
                 to.take(group, &key, seq);
             }
         }
         Ok(())
     }
+}
 
+impl CurrentEntries<'_> {
     /// True if an entry is current; looks its key up at once if that is needed.
     pub(super) fn is_current(&mut self, key: &[u8], seq: Seq) -> Result<bool> {
         self.steps.candidates += 1;

@@ -72,10 +72,10 @@ impl Estimates<'_> {
 impl Estimate for Estimates<'_> {
     type Error = Error;
 
-    fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected> {
+    fn expect(&mut self, place: usize, ranges: &[Range]) -> Result<Expected> {
         let lookup = self.lookup;
-        let attribute = self.layout.attributes.item(attribute)?;
-        let index = attribute.index().ok_or_else(Misplaced::here)?;
+        let attribute = self.layout.attributes.item(place)?;
+        let index = attribute.index().ok_or_else(|| Misplaced::here())?;
         lookup.looks.renew(BLOCKS_PER_ESTIMATE);
         // The records of other indexes come with their entries, or are the entries.
         let can_list = attribute.kind.is_standalone() && !index.brings_records();
@@ -104,9 +104,9 @@ impl Estimate for Estimates<'_> {
     }
 
     /// Searches the index for one such entry. Without an index any record may have such a value.
-    fn has_other(&mut self, attribute: usize) -> Result<bool> {
+    fn has_other(&mut self, place: usize) -> Result<bool> {
         let lookup = self.lookup;
-        let attribute = self.layout.attributes.item(attribute)?;
+        let attribute = self.layout.attributes.item(place)?;
         let other = esker_model::schema::other(attribute.ty);
         let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);
@@ -119,6 +119,7 @@ impl Estimate for Estimates<'_> {
         });
         let range = Range::exactly(other.to_vec());
         index.candidates(lookup, attribute, &range, &mut best)?;
-        Ok(!best.finish().0.is_empty())
+        let (others, _) = best.finish();
+        Ok(!others.is_empty())
     }
 }

@@ -48,7 +48,7 @@ impl Query {
                 return Ok(rows.explain());
             }
         };
-        let mut selection = RowSelection::of(&mut self.request);
+        let mut selection = RowSelection::take_from(&mut self.request);
         let (mut failed, mut skipped) = (None, 0);
         let mut explain = bulk::visit(self, order, &mut |record| {
             if selection.skips() {
@@ -80,12 +80,13 @@ impl Query {
         self.request.offset = 0;
         let (count, mut explain) =
             if self.request.condition.is_none() && self.request.after.is_none() {
-                let limit = self.request.limit.map_or(u64::MAX, |limit| limit as u64);
+                let limit = self.request.limit.map(|limit| limit as u64);
                 scan::count_all(&self.view, limit)?
             } else {
                 self.request.keys_only = true;
                 count::count(self)?
             };
+        // Fewer records than the offset match.
         let count = count.saturating_sub(offset);
         explain.steps.answers = explain.steps.answers.min(count);
         Ok((count, explain))

@@ -47,8 +47,6 @@ impl PageFetch<'_> {
     /// # Errors
     /// Any read error, and damage if a record is malformed.
     pub(super) fn run(&self, chunk: &mut [Candidate], steps: &mut Steps) -> Result<FetchedPage> {
-        let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
-        let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         let Context {
             view,
             components,
@@ -56,43 +54,43 @@ impl PageFetch<'_> {
             ..
         } = self.context;
         let (layout, snapshot) = (&view.layout, &view.snapshot);
-        let mut size = Size::default();
         let needs = Needs::of(self.admission, self.context.content());
         let mut bodies = needs.bodies(layout, snapshot)?;
+        let mut size = Size::default();
+        let mut records: Vec<Option<Slice>> = vec![None; chunk.len()];
+        let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
         // Candidates that came with their records, and may be obsolete.
         let mut to_check: Vec<usize> = Vec::new();
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, origin)) = candidate.record.take() else {
                 to_fetch.push(at);
-                records.push(None);
                 continue;
             };
             let (key, seq) = (&candidate.key, candidate.seq);
-            let is_current = match origin {
-                Origin::IndexEntry => {
-                    if !self.all_current {
-                        to_check.push(at);
-                    }
-                    size.add(&record);
-                    records.push(Some(record));
-                    continue;
-                }
-                Origin::Current => true,
+            size.add(&record);
+            let is_replaced = match origin {
                 Origin::Component(nth) => {
-                    snapshot.is_newest(layout.data, components, nth, key, seq, &costs.data)?
+                    !snapshot.is_newest(layout.data, components, nth, key, seq, &costs.data)?
                 }
+                Origin::SomeComponents => {
+                    let all = components.len();
+                    !snapshot.is_newest(layout.data, components, all, key, seq, &costs.data)?
+                }
+                Origin::Current | Origin::IndexEntry => false,
             };
-            if is_current {
-                size.add(&record);
+            if is_replaced {
+                steps.obsolete += 1;
+                steps.wasted += 1;
+                continue;
+            }
+            if origin != Origin::IndexEntry {
                 if needs.wants(&record)? {
                     bodies.add(at, key, seq, &record)?;
                 }
-                records.push(Some(record));
-            } else {
-                steps.obsolete += 1;
-                steps.wasted += 1;
-                records.push(None);
+            } else if !self.all_current {
+                to_check.push(at);
             }
+            *records.own_mut(at) = Some(record);
         }
         bodies.read(self.context.lookup, &costs.bodies, &mut |at, record| {
             size.bytes += record.len();

@@ -17,7 +17,7 @@ use super::explain::Steps;
 use super::key_cursor::KeyCursor;
 use super::parallel::{self, MIN_ENTRIES, Threads};
 use super::run::Run;
-use super::stages::{Admission, BulkOrder};
+use super::stages::{Admission, BulkOrder, Decision};
 use crate::bodies;
 use crate::error::{Error, Result};
 use crate::store::View;
@@ -62,46 +62,56 @@ impl Spill {
 }
 
 /// The entries of several parts in one order.
-pub(super) struct Entries {
-    parts: Vec<Sorted>,
-    /// The next entry of each part; none at its end.
-    heads: Vec<Option<Vec<u8>>>,
+pub(super) struct MergedEntries {
+    parts: Vec<SortedPart>,
     /// The part whose next entry was returned last.
     last: Option<usize>,
 }
 
-impl Entries {
-    /// The entries of parts that are sorted each.
-    pub(super) fn new(parts: Vec<Sorted>) -> Entries {
-        Entries {
-            heads: Vec::new(),
-            parts,
-            last: None,
+/// The entries of a part.
+struct SortedPart {
+    sorted: Sorted,
+    /// The next entry; none at the end.
+    head: Option<Vec<u8>>,
+}
+
+impl SortedPart {
+    /// Moves to the next entry.
+    fn advance(&mut self) -> Result<()> {
+        match (self.sorted.next_pair()?, &mut self.head) {
+            (Some((entry, _)), Some(head)) => {
+                head.clear();
+                head.extend_from_slice(entry);
+            }
+            (entry, head) => *head = entry.map(|(entry, _)| entry.to_vec()),
         }
+        Ok(())
+    }
+}
+
+impl MergedEntries {
+    /// The entries of parts that are sorted each.
+    pub(super) fn new(parts: Vec<Sorted>) -> Result<MergedEntries> {
+        let mut entries = MergedEntries {
+            parts: Vec::with_capacity(parts.len()),
+            last: None,
+        };
+        for sorted in parts {
+            let mut part = SortedPart { sorted, head: None };
+            part.advance()?;
+            entries.parts.push(part);
+        }
+        Ok(entries)
     }
 
     /// The least entry that is left; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
-        if self.heads.is_empty() {
-            for part in &mut self.parts {
-                self.heads
-                    .push(part.next_pair()?.map(|(entry, _)| entry.to_vec()));
-            }
-        }
-        debug_assert_eq!(self.heads.len(), self.parts.len(), "an entry for each part");
         if let Some(last) = self.last.take() {
-            let (part, head) = (self.parts.own_mut(last), self.heads.own_mut(last));
-            match (part.next_pair()?, &mut *head) {
-                (Some((entry, _)), Some(head)) => {
-                    head.clear();
-                    head.extend_from_slice(entry);
-                }
-                (entry, head) => *head = entry.map(|(entry, _)| entry.to_vec()),
-            }
+            self.parts.own_mut(last).advance()?;
         }
-        let heads = self.heads.iter().enumerate();
-        let least = heads
-            .filter_map(|(at, head)| Some((at, head.as_deref()?)))
+        let heads = self.parts.iter().map(|part| part.head.as_deref());
+        let least = (heads.enumerate())
+            .filter_map(|(at, head)| Some((at, head?)))
             .min_by(|(_, a), (_, b)| a.cmp(b));
         self.last = least.map(|(at, _)| at);
         Ok(least.map(|(_, head)| head))
@@ -150,7 +160,7 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
         view: &context.view,
         compiled: &context.compiled,
         grouping,
-        share: share / parts.len().max(1),
+        share: share / parts.len(),
         has_failed: &AtomicBool::new(false),
     };
     let results = parallel::each(&parts, &|keys| task.scan(keys));
@@ -176,7 +186,7 @@ fn scan(mut run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped>
     }
 }
 
-/// The keys of each part.
+/// The keys of each part; at least one.
 fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
@@ -230,10 +240,9 @@ impl ScanTask<'_> {
         let mut groups = Groups::new(self.grouping.clone());
         let mut spill = Spill::new(&view.dataset.shared.group, self.share);
         let mut cursor = KeyCursor::new(keys, &view.snapshot, view.layout.data)?;
-        let mut discards = Steps::default();
         while cursor.valid() && !self.has_failed.load(Relaxed) {
             steps.scanned += 1;
-            if admission.admits(cursor.value(), &mut discards)? {
+            if admission.decide(cursor.value())? == Decision::Admitted {
                 steps.answers += 1;
                 let json = RecordRef::body_of(cursor.value());
                 let json = json.ok_or_else(|| Error::damaged("a stored record is malformed"))?;

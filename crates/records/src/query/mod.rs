@@ -23,7 +23,6 @@ mod fetch;
 mod group_records;
 mod input;
 mod key_cursor;
-mod levels;
 mod parallel;
 #[cfg(test)]
 mod plan_tests;
@@ -40,6 +39,7 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod statistics;
+mod table_boxes;
 mod value_counts;
 mod value_groups;
 mod version_search;
@@ -52,8 +52,8 @@ pub use explain::{
 };
 pub use input::Combining;
 pub(crate) use input::Query;
-pub use levels::TableBox;
 pub(crate) use rows::Rows;
 pub(crate) use scan::{Scan, count_all, count_unindexed};
+pub use table_boxes::TableBox;
 pub(crate) use versions::PageRequest;
 pub use versions::ValuePage;

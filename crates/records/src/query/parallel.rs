@@ -52,9 +52,7 @@ pub(super) fn ranges(
 ) -> Result<Vec<KeyRange>> {
     let entries: u64 = components.iter().map(Component::entries).sum();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let wanted = cores
-        .min(MAX_RANGES)
-        .min((entries / min_entries.max(1)) as usize);
+    let wanted = cores.min(MAX_RANGES).min((entries / min_entries) as usize);
     let mut cuts = Vec::new();
     if threads == Threads::Several && wanted > 1 {
         cuts = Component::cuts_of_all(components, wanted)?;

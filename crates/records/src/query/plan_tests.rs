@@ -1,12 +1,15 @@
 //! The index that the planner chooses for a condition, and the candidates that each stage drops.
 
+use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
+use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::{DatasetDef, Index, IndexKind, Maintenance};
 use esker_model::schema::{KeyType, Type};
 use esker_sim::memory::Memory;
 
+use super::{Note, Order};
 use crate::{Database, Dataset, Explain, Expr, Options};
 
 /// Records: `a` has 2 values, `b` has 100, `c` is declared and not indexed, `x` is not declared.
@@ -146,4 +149,123 @@ fn keys_need_no_record_if_writes_report_the_replaced_ones() {
     assert_eq!(found.len() as u64, OF_B - 1);
     let steps = keys.explain().steps;
     assert_eq!((steps.fetched, steps.answers), (0, OF_B - 1));
+}
+
+#[test]
+fn a_count_by_entries_shows_how_many_are_obsolete() {
+    let dataset = dataset(Maintenance::Validation);
+    let counted = || {
+        let condition: Expr = "b = 3".parse().unwrap();
+        let (count, explain) = dataset.find(condition).count_explained().unwrap();
+        assert_eq!(explain.steps.fetched, 0, "{explain}");
+        let steps = explain.steps;
+        (count, steps.candidates, steps.obsolete)
+    };
+    assert_eq!(counted(), (OF_B, OF_B, 0));
+    for id in [3, 103, 203] {
+        let moved = record(id).replace("\"b\":3,", "\"b\":4,");
+        dataset.put_json(moved).unwrap();
+    }
+    assert_eq!(counted(), (OF_B - 3, OF_B, 3));
+    dataset.handle.shared.group.flush().unwrap();
+    assert_eq!(counted(), (OF_B - 3, OF_B, 3));
+}
+
+#[test]
+fn the_nearest_records_are_looked_up_many_together() {
+    let options = Options::new().fs(Arc::new(Memory::new())).background(false);
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int).index("lon,lat", Index::spatial());
+    let dataset = db.create_dataset::<i64>("d", def).unwrap();
+    for id in 0..2000 {
+        let (lon, lat) = (id % 50, id / 50);
+        let record = format!("{{\"id\":{id},\"lon\":{lon},\"lat\":{lat}}}");
+        dataset.put_json(record).unwrap();
+    }
+    db.flush().unwrap();
+    let query = dataset.query();
+    let (near, explain) = (query.nearest_explained("lon,lat", (25.0, 20.0), 1000, None)).unwrap();
+    assert_eq!(near.len(), 1000);
+    // All records together have some twenty blocks.
+    assert!(explain.cost.data.data_blocks < 200, "{explain:?}");
+}
+
+#[test]
+fn an_aggregate_from_an_index_shows_the_records_that_it_reads() {
+    let options = Options::new().fs(Arc::new(Memory::new())).background(false);
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .maintenance(Maintenance::MutableBitmap)
+        .index("t", Index::composite().of_type(Type::TimeS));
+    let dataset = db.create_dataset::<i64>("d", def).unwrap();
+    for id in 0..100 {
+        let record = format!("{{\"id\":{id},\"t\":{}}}", 1_700_000_000 + id % 3);
+        dataset.put_json(record).unwrap();
+    }
+    db.flush().unwrap();
+    let aggregates = ["count".parse().unwrap()];
+    let query = dataset.query().aggregate(aggregates);
+    let mut groups = 0;
+    let explain = query.by("t".parse().unwrap()).visit(&mut |_| {
+        groups += 1;
+        ControlFlow::Continue(())
+    });
+    let explain = explain.unwrap();
+    assert_eq!((groups, &explain.notes), (3, &vec![Note::FromIndex]));
+    // One record of each group shows whether its time is a number.
+    assert_eq!(explain.steps.fetched, 3);
+    assert!(explain.cost.data.data_blocks > 0, "{explain:?}");
+    assert_eq!(dataset.usage().gets, 0, "no get was asked for");
+}
+
+#[test]
+fn a_query_that_is_broken_off_counts_as_one_without_a_limit() {
+    let dataset = dataset(Maintenance::Deferred);
+    for order in [Order::Any, Order::Key] {
+        let condition: Expr = "b = 3".parse().unwrap();
+        let query = dataset.find(condition).order(order);
+        let explain = query.visit(&mut |_| ControlFlow::Break(())).unwrap();
+        assert_eq!(explain.steps.answers, 1);
+    }
+    let of_b = &dataset.usage().attributes[&"b".parse().unwrap()];
+    assert_eq!((of_b.lookups, of_b.limited), (2, 0));
+}
+
+/// Adds an entry to an index that no record has: a defect.
+fn add_stray_entry(dataset: &Dataset) {
+    let view = dataset.handle.now();
+    let tree = view.layout.attributes[0].index_tree().unwrap();
+    let mut cursor = view.snapshot.cursor(tree, 0);
+    cursor.seek_first().unwrap();
+    let stray = [cursor.key(), b"-"].concat();
+    let mut batch = Batch::new();
+    batch.put(tree, &stray, cursor.value()).unwrap();
+    let group = &view.dataset.shared.group;
+    group.write(&mut batch, Durability::Os).unwrap();
+}
+
+/// Groups the records by `a`, where an entry of that index is of no record.
+fn assert_refused_with_a_stray_entry(dataset: &Dataset) {
+    add_stray_entry(dataset);
+    let counts = ["count".parse().unwrap()];
+    let by_a = dataset.query().aggregate(counts).by("a".parse().unwrap());
+    let error = by_a.run().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Internal);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a defect of Esker"))]
+fn counts_of_more_records_than_there_are_are_refused() {
+    assert_refused_with_a_stray_entry(&dataset(Maintenance::MutableBitmap));
+}
+
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "a defect of Esker"))]
+fn entries_of_more_records_than_there_are_are_refused() {
+    let dataset = dataset(Maintenance::MutableBitmap);
+    // Entries of one record add up only if they are read one by one.
+    dataset
+        .put_json(record(3).replace("\"a\":1", "\"a\":[1,2]"))
+        .unwrap();
+    assert_refused_with_a_stray_entry(&dataset);
 }

@@ -4,6 +4,7 @@
 
 use std::vec;
 
+use esker_lsm::coding::{Reader, put_bytes, put_varint};
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Group, Seq};
 use esker_model::query::First;
@@ -15,7 +16,6 @@ const ROW_OVERHEAD: usize = 96;
 
 /// The rest of a row in the heap, beside its rank.
 pub(super) struct Item {
-    seq: Seq,
     payload: Vec<u8>,
     /// The bytes of the row.
     bytes: usize,
@@ -30,6 +30,8 @@ pub(super) struct RowSorter {
     /// The most bytes that the heap may have.
     memory: usize,
     sorter: Sorter,
+    /// The rows in the sorter. Their numbers there are of no use, since no ranks are equal.
+    sorted: Seq,
     /// A buffer for an entry of the sorter.
     entry: Vec<u8>,
 }
@@ -43,6 +45,7 @@ impl RowSorter {
             held: 0,
             memory: memory / 2,
             sorter: Sorter::new(fs, group.dir(), memory / 2),
+            sorted: 0,
             entry: Vec::new(),
         }
     }
@@ -53,14 +56,13 @@ impl RowSorter {
     }
 
     /// Adds a row, whose rank no other row has.
-    pub(super) fn add(&mut self, rank: &[u8], payload: &[u8], seq: Seq) -> Result<()> {
+    pub(super) fn add(&mut self, rank: &[u8], payload: &[u8]) -> Result<()> {
         let Some(first) = &mut self.first else {
-            return self.sort(rank, payload, seq);
+            return self.sort(rank, payload);
         };
         let bytes = rank.len() + payload.len() + ROW_OVERHEAD;
         self.held += bytes;
         let item = Item {
-            seq,
             payload: payload.to_vec(),
             bytes,
         };
@@ -71,7 +73,7 @@ impl RowSorter {
             && let Some(first) = self.first.take()
         {
             for (rank, item) in first.finish() {
-                self.sort(&rank, &item.payload, item.seq)?;
+                self.sort(&rank, &item.payload)?;
             }
         }
         Ok(())
@@ -79,13 +81,14 @@ impl RowSorter {
 
     /// Adds a row to the sorter: its rank, its payload and the length of the rank, so that entries
     /// are in the order of ranks.
-    fn sort(&mut self, rank: &[u8], payload: &[u8], seq: Seq) -> Result<()> {
+    fn sort(&mut self, rank: &[u8], payload: &[u8]) -> Result<()> {
         self.entry.clear();
         self.entry.extend_from_slice(rank);
         self.entry.extend_from_slice(payload);
         let length = rank.len() as u32;
         self.entry.extend_from_slice(&length.to_be_bytes());
-        Ok(self.sorter.add(&self.entry, seq)?)
+        self.sorted += 1;
+        Ok(self.sorter.add(&self.entry, self.sorted)?)
     }
 
     /// The rows in order.
@@ -109,7 +112,35 @@ pub(super) enum SortedRows {
 pub(super) struct Row {
     pub(super) rank: Vec<u8>,
     pub(super) payload: Vec<u8>,
+}
+
+/// The payload of a row that is a record.
+pub(super) struct RecordPayload<'a> {
+    pub(super) key: &'a [u8],
     pub(super) seq: Seq,
+    /// The stored record; empty in an answer of keys.
+    pub(super) stored: &'a [u8],
+}
+
+impl<'a> RecordPayload<'a> {
+    /// Replaces `out` by the encoded payload.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        put_bytes(out, self.key);
+        put_varint(out, self.seq);
+        out.extend_from_slice(self.stored);
+    }
+
+    /// The payload in these bytes; `None` if they are malformed.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<RecordPayload<'a>> {
+        let mut input = Reader::new(bytes);
+        let (key, seq) = (input.bytes()?, input.varint()?);
+        Some(RecordPayload {
+            key,
+            seq,
+            stored: input.rest(),
+        })
+    }
 }
 
 impl SortedRows {
@@ -122,10 +153,9 @@ impl SortedRows {
             SortedRows::Memory(rows) => Ok(rows.next().map(|(rank, item)| Row {
                 rank,
                 payload: item.payload,
-                seq: item.seq,
             })),
             SortedRows::Sorted(sorted) => {
-                let Some((entry, seq)) = sorted.next()? else {
+                let Some((entry, _)) = sorted.next()? else {
                     return Ok(None);
                 };
                 let damaged = || Error::damaged("a sorted row is malformed");
@@ -135,7 +165,6 @@ impl SortedRows {
                 Ok(Some(Row {
                     rank: rank.to_vec(),
                     payload: payload.to_vec(),
-                    seq,
                 }))
             }
         }

@@ -24,7 +24,7 @@ pub(super) struct RowSelection {
 impl RowSelection {
     /// Takes the offset and the projection out of a request, and raises its limit by the offset: it
     /// becomes that of the rows to be found.
-    pub(super) fn of(request: &mut Request) -> RowSelection {
+    pub(super) fn take_from(request: &mut Request) -> RowSelection {
         request.limit = request.most();
         let select = std::mem::take(&mut request.select);
         RowSelection {
@@ -36,7 +36,7 @@ impl RowSelection {
     /// True if the next row, which this call counts, is to be left out.
     pub(super) fn skips(&mut self) -> bool {
         let skips = self.skip > 0;
-        self.skip = self.skip.saturating_sub(1);
+        self.skip -= usize::from(skips);
         skips
     }
 
@@ -73,7 +73,7 @@ impl Rows {
     /// If the condition, the order or the page token does not fit the dataset.
     pub(super) fn new(mut query: Query) -> Result<Rows> {
         let key_type = query.view.dataset.key_type();
-        let selection = RowSelection::of(&mut query.request);
+        let selection = RowSelection::take_from(&mut query.request);
         let source = if query.request.order.is_sorted() {
             RowSource::Sorted(SortedAnswer::new(query)?)
         } else {
@@ -102,7 +102,7 @@ impl Rows {
             RowSource::Recent(answer) => answer.explain(),
             RowSource::Sorted(answer) => answer.explain(),
         };
-        explain.steps.answers = explain.steps.answers.saturating_sub(self.skipped);
+        explain.steps.answers -= self.skipped;
         explain
     }
 
@@ -131,7 +131,7 @@ impl Rows {
             return Ok(None);
         };
         let key = Key::from_encoded(self.key_type, key);
-        let record = crate::record::returned(key, seq, value.ok_or_else(Misplaced::here)?);
+        let record = crate::record::returned(key, seq, value.ok_or_else(|| Misplaced::here())?);
         let selected = record.and_then(|record| self.selection.select(record));
         self.has_failed = selected.is_err();
         selected.map(Some)

@@ -24,8 +24,7 @@ use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::{Attribute, Looks, Lookup, Range};
-use crate::maintenance;
-use crate::maintenance::Validity;
+use crate::maintenance::{self, Validity};
 use crate::store::View;
 
 /// The costs of a query's reads, by tree.
@@ -324,10 +323,12 @@ fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
         .filter(|path| !is_key(path) && seen.insert(*path))
         .cloned()
         .collect();
-    match (paths.is_empty(), by_key) {
-        (false, _) => vec![Note::NoIndex { paths }],
-        (true, true) => Vec::new(),
-        (true, false) => vec![Note::NotIndexable],
+    if !paths.is_empty() {
+        vec![Note::NoIndex { paths }]
+    } else if by_key {
+        Vec::new()
+    } else {
+        vec![Note::NotIndexable]
     }
 }
 

@@ -8,7 +8,7 @@ use esker_model::query::Direction;
 
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
-use crate::bodies::{self, ReadAhead};
+use crate::bodies::{self, ReadAhead, StoredRecord};
 use crate::error::{Error, Result};
 use crate::record::{self, parse};
 use crate::store::View;
@@ -79,13 +79,13 @@ impl Scan {
     }
 
     /// Reverses the order. Must be called before the first record is taken.
-    pub(crate) fn rev(self) -> Scan {
+    pub(crate) fn rev(mut self) -> Scan {
         debug_assert!(!self.has_started, "the order is chosen first");
-        let direction = match self.direction {
+        self.direction = match self.direction {
             Direction::Ascending => Direction::Descending,
             Direction::Descending => Direction::Ascending,
         };
-        Scan { direction, ..self }
+        self
     }
 
     /// The steps of the scan so far and their cost.
@@ -129,26 +129,30 @@ impl Scan {
 
     /// As [`Scan::step`], for bodies that are stored apart: fills the buffer when it is empty.
     fn step_ahead(&mut self, ahead: &mut ReadAhead) -> Result<Option<Record>> {
-        let mut next = ahead.pop();
-        if next.is_none() {
-            while !ahead.is_full() && !self.at_end() && self.find_next()? {
-                ahead.push(
-                    self.cursor.key(),
-                    self.cursor.seq(),
-                    self.cursor.value_slice(),
-                );
+        let next = match ahead.pop() {
+            Some(buffered) => Some(buffered),
+            None => {
+                self.fill(ahead)?;
+                ahead.pop()
             }
-            let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
-            ahead.fill(layout, snapshot, &self.body_cost)?;
-            next = ahead.pop();
-        }
-        let Some(found) = next else {
+        };
+        let Some(StoredRecord { key, seq, stored }) = next else {
             return Ok(None);
         };
         self.records += 1;
-        self.view
-            .record(found.key, found.seq, found.stored)
-            .map(Some)
+        self.view.record(key, seq, stored).map(Some)
+    }
+
+    /// Reads the next records ahead, with their bodies.
+    fn fill(&mut self, ahead: &mut ReadAhead) -> Result<()> {
+        while !ahead.is_full() && !self.at_end() && self.find_next()? {
+            ahead.push(
+                self.cursor.key(),
+                self.cursor.seq(),
+                self.cursor.value_slice(),
+            );
+        }
+        ahead.fill(&self.view.layout, &self.view.snapshot, &self.body_cost)
     }
 
     /// True if the cursor has passed the last entry.
@@ -177,13 +181,17 @@ impl Iterator for Scan {
             return None;
         }
         let next = self.step().transpose();
-        if !matches!(next, Some(Ok(_))) {
-            self.has_ended = true;
-            let group = &self.view.dataset.shared.group;
-            group.count(&self.cursor.cost());
-            group.count(&self.body_cost);
-        }
+        self.has_ended = !matches!(next, Some(Ok(_)));
         next
+    }
+}
+
+/// Hands the reads to the store's statistics, also those of a scan that its caller did not finish.
+impl Drop for Scan {
+    fn drop(&mut self) {
+        let group = &self.view.dataset.shared.group;
+        group.count(&self.cursor.cost());
+        group.count(&self.body_cost);
     }
 }
 
@@ -220,20 +228,27 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// Counts the records of a dataset, at most `limit`, by reading them; returns the number and the
-/// explanation.
+/// Counts the records of a dataset, at most `limit` if there is one, by reading them; returns the
+/// number and the explanation.
 ///
 /// # Errors
 /// Any read error.
-pub(crate) fn count_all(view: &View, limit: u64) -> Result<(u64, Explain)> {
+pub(crate) fn count_all(view: &View, limit: Option<u64>) -> Result<(u64, Explain)> {
+    let cost = view.snapshot.cost();
+    let count = count_at_cost(view, limit, &cost)?;
+    view.dataset.shared.group.count(&cost);
+    Ok((count, Explain::of_scan("ascending", count, &cost, None)))
+}
+
+/// As [`count_all`], as a part of another read, at its cost.
+pub(super) fn count_at_cost(view: &View, limit: Option<u64>, cost: &Cost) -> Result<u64> {
     let mut cursor = view.snapshot.cursor(view.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;
-    while cursor.valid() && count < limit {
+    while cursor.valid() && limit.is_none_or(|limit| count < limit) {
         count += u64::from(!view.has_expired(cursor.value()));
         cursor.next()?;
     }
-    let cost: Cost = cursor.cost();
-    view.dataset.shared.group.count(&cost);
-    Ok((count, Explain::of_scan("ascending", count, &cost, None)))
+    cost.absorb(&cursor.cost());
+    Ok(count)
 }

@@ -6,12 +6,12 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::{Misplaced, Own};
+use esker_lsm::coding::Own;
 use esker_lsm::{Cost, LookupOptions, Seq, SeqSet, Slice};
 use esker_model::record::RecordRef;
 
 use super::key_cursor::KeyCursor;
-use super::stages::{Admission, Decision, Needs, TakeScanned};
+use super::stages::{Admission, Decision, TakeScanned};
 use crate::bodies::{self, Bodies, ReadAhead, StoredRecord};
 use crate::error::Result;
 use crate::store::{View, has_expired};
@@ -20,7 +20,8 @@ use crate::store::{View, has_expired};
 pub(super) struct ScanApart<'a> {
     pub(super) view: &'a View,
     pub(super) admission: Admission<'a>,
-    pub(super) needs: Needs<'a>,
+    /// True if heads are enough to decide the conditions.
+    pub(super) heads_decide: bool,
     /// The cost of reading heads.
     pub(super) cost: &'a Cost,
     /// The cost of reading bodies.
@@ -41,12 +42,10 @@ impl ScanApart<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
     /// unless it has expired.
     fn may_answer(&self, stored: &[u8]) -> Result<bool> {
-        match self.needs {
-            Needs::All if RecordRef::lacks_body(stored) => {
-                Ok(!has_expired(self.admission.snapshot, stored))
-            }
-            _ => Ok(self.admission.decide(stored)? == Decision::Admitted),
+        if self.heads_decide || !RecordRef::lacks_body(stored) {
+            return Ok(self.admission.decide(stored)? == Decision::Admitted);
         }
+        Ok(!has_expired(self.admission.snapshot, stored))
     }
 
     /// Passes a record whose head may answer to `to`, if the record answers the query.
@@ -57,12 +56,7 @@ impl ScanApart<'_> {
         record: &mut dyn FnMut() -> Slice,
         to: &mut dyn TakeScanned,
     ) -> Result<ControlFlow<()>> {
-        let answers = match self.needs {
-            Needs::All => self.admission.decide(&record())? == Decision::Admitted,
-            // Decided by the head.
-            Needs::Admitted(_) => true,
-            Needs::None => return Err(Misplaced::here().into()),
-        };
+        let answers = self.heads_decide || self.admission.decide(&record())? == Decision::Admitted;
         if answers && to.wants(seq) {
             to.take(key, seq, record)
         } else {

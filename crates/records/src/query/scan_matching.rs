@@ -37,24 +37,29 @@ impl ScanMatching<'_> {
     /// Any read error; damage if a record is malformed, or its body is missing; any error of `to`.
     pub(super) fn run(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let admission = Admission::of_all(self.view, self.compiled);
-        let needs = Needs::of(admission, self.content);
-        if !matches!(needs, Needs::None) {
-            let scan = ScanApart {
-                view: self.view,
-                admission,
-                needs,
-                cost: self.cost,
-                body_cost: self.body_cost,
-            };
-            // If the heads decide, a scan by key reads at most one batch of bodies in vain.
-            let is_few = self.limit.is_some_and(|limit| limit <= MAX_FEW);
-            let ends_early = is_few && matches!(needs, Needs::Admitted(_));
-            return if self.order == BulkOrder::Key || ends_early {
-                scan.by_key(to)
-            } else {
-                scan.in_any_order(to)
-            };
+        let heads_decide = match Needs::of(admission, self.content) {
+            Needs::None => return self.by_key(admission, to),
+            Needs::Admitted(_) => true,
+            Needs::All => false,
+        };
+        let scan = ScanApart {
+            view: self.view,
+            admission,
+            heads_decide,
+            cost: self.cost,
+            body_cost: self.body_cost,
+        };
+        // If the heads decide, a scan by key reads at most one batch of bodies in vain.
+        let is_few = self.limit.is_some_and(|limit| limit <= MAX_FEW);
+        if self.order == BulkOrder::Key || is_few && heads_decide {
+            scan.by_key(to)
+        } else {
+            scan.in_any_order(to)
         }
+    }
+
+    /// Scans the tree of the records, whose entries are all that the query needs.
+    fn by_key(&self, admission: Admission<'_>, to: &mut dyn TakeScanned) -> Result<u64> {
         let view = self.view;
         let mut cursor = KeyCursor::new(&self.compiled.keys, &view.snapshot, view.layout.data)?;
         let mut scanned = 0;

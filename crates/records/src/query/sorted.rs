@@ -6,24 +6,22 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::{Misplaced, Reader, put_bytes};
-use esker_lsm::{Account, Loan, Seq, Slice};
+use esker_lsm::{Account, Loan, Slice};
 use esker_model::query::{FieldOrder, Ranking};
 
 use super::answer::{Answer, Ready};
 use super::explain::Explain;
 use super::input::Query;
-use super::row_sorter::{Row, RowSorter, SortedRows};
+use super::row_sorter::{RecordPayload, Row, RowSorter, SortedRows};
 use super::run::Run;
-use super::sorted_from_index::{WantedRows, from_index};
+use super::sorted_from_index::{WantedRows, rows_from_index};
 use super::stages::BulkOrder;
 use super::{Order, PageToken, bulk};
 use crate::error::{Error, Result};
 
 /// An answer in an order of fields or keys.
 pub(super) struct SortedAnswer {
-    /// The query, before it runs and afterwards; `None` if it failed.
-    run: Option<Run>,
+    stage: Stage,
     ranking: Box<Ranking>,
     /// The first field of the order.
     first: Option<FieldOrder>,
@@ -33,7 +31,6 @@ pub(super) struct SortedAnswer {
     limit: Option<usize>,
     /// True if the answer is of keys.
     keys_only: bool,
-    stage: Stage,
     /// The rank of the last row that was returned.
     last: Option<Vec<u8>>,
     /// The number of rows that were returned.
@@ -43,11 +40,18 @@ pub(super) struct SortedAnswer {
 /// How far the answer is.
 enum Stage {
     /// No row was requested yet.
-    Unsorted,
-    /// The rows that are left, and the memory that they take.
-    Sorted { rows: SortedRows, _loan: Loan },
-    /// All rows were returned, or the query failed.
-    Ended,
+    Unsorted(Run),
+    Sorted {
+        run: Run,
+        /// The rows that are left.
+        rows: SortedRows,
+        /// The memory that they take.
+        _loan: Loan,
+    },
+    /// All rows were returned.
+    Ended(Run),
+    /// The query failed, and its counts are lost.
+    Failed,
 }
 
 impl SortedAnswer {
@@ -66,14 +70,13 @@ impl SortedAnswer {
         request.keys_only &= request.order.fields().is_empty();
         request.order = Order::Any;
         Ok(SortedAnswer {
-            run: Some(Run::new(query)?),
+            stage: Stage::Unsorted(Run::new(query)?),
             last: after.clone(),
             ranking: Box::new(ranking),
             first,
             after,
             limit,
             keys_only,
-            stage: Stage::Unsorted,
             answers: 0,
         })
     }
@@ -85,7 +88,10 @@ impl SortedAnswer {
 
     /// The steps of the query so far and their cost.
     pub(super) fn explain(&self) -> Explain {
-        let mut explain = self.run.as_ref().map(Run::explain).unwrap_or_default();
+        let mut explain = match &self.stage {
+            Stage::Unsorted(run) | Stage::Sorted { run, .. } | Stage::Ended(run) => run.explain(),
+            Stage::Failed => Explain::default(),
+        };
         explain.steps.answers = self.answers;
         explain
     }
@@ -96,37 +102,43 @@ impl SortedAnswer {
     /// Any read error; the query then has ended.
     pub(super) fn step(&mut self) -> Result<Option<Ready>> {
         if self.limit.is_some_and(|limit| self.answers >= limit as u64) {
-            self.stage = Stage::Ended;
+            self.end();
             return Ok(None);
         }
-        if let Stage::Unsorted = self.stage {
-            let run = self.run.take().ok_or_else(Misplaced::here)?;
-            self.stage = Stage::Ended;
-            self.sort(run)?;
+        if matches!(self.stage, Stage::Unsorted(_))
+            && let Stage::Unsorted(run) = std::mem::replace(&mut self.stage, Stage::Failed)
+        {
+            self.stage = self.sort(run)?;
         }
         let Stage::Sorted { rows, .. } = &mut self.stage else {
             return Ok(None);
         };
-        let Some(Row { rank, payload, seq }) = rows.next()? else {
-            self.stage = Stage::Ended;
+        let Some(Row { rank, payload }) = rows.next()? else {
+            self.end();
             return Ok(None);
         };
-        let mut input = Reader::new(&payload);
-        let key = input.bytes();
-        let key = key.ok_or_else(|| Error::damaged("a sorted row is malformed"))?;
+        let record = RecordPayload::decode(&payload);
+        let record = record.ok_or_else(|| Error::damaged("a sorted row is malformed"))?;
         self.answers += 1;
         self.last = Some(rank);
         Ok(Some(Ready {
-            seq,
-            key: key.to_vec(),
-            value: (!self.keys_only).then(|| Slice::from(input.rest())),
+            seq: record.seq,
+            key: record.key.to_vec(),
+            value: (!self.keys_only).then(|| Slice::from(record.stored)),
         }))
     }
 
+    /// Returns the memory of the rows.
+    fn end(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Unsorted(run) | Stage::Sorted { run, .. } => Stage::Ended(run),
+            stage => stage,
+        };
+    }
+
     /// Runs the query, and sorts its rows.
-    fn sort(&mut self, mut run: Run) -> Result<()> {
-        let shared = run.context.view.dataset.shared.clone();
-        let loan = shared.borrow(Account::Queries);
+    fn sort(&mut self, mut run: Run) -> Result<Stage> {
+        let loan = run.context.view.dataset.shared.borrow(Account::Queries);
         if let (Some(first), Some(limit)) = (&self.first, self.limit) {
             let wanted = WantedRows {
                 first,
@@ -135,37 +147,53 @@ impl SortedAnswer {
                 keys_only: self.keys_only,
                 memory: loan.bytes(),
             };
-            if let Some(rows) = from_index(&mut run, &mut self.ranking, &wanted)? {
-                self.stage = Stage::Sorted { rows, _loan: loan };
-                self.run = Some(run);
-                return Ok(());
+            if let Some(rows) = rows_from_index(&mut run, &mut self.ranking, &wanted)? {
+                return Ok(Stage::Sorted {
+                    run,
+                    rows,
+                    _loan: loan,
+                });
             }
         }
-        let mut sorter = RowSorter::new(&shared.group, loan.bytes(), self.limit);
+        self.sort_all(run, loan)
+    }
+
+    /// Finds all records, and sorts their rows within the memory of the loan.
+    fn sort_all(&mut self, run: Run, loan: Loan) -> Result<Stage> {
+        let group = &run.context.view.dataset.shared.group;
+        let mut sorter = RowSorter::new(group, loan.bytes(), self.limit);
         let (ranking, after, keys_only) = (&mut self.ranking, &self.after, self.keys_only);
         let (mut rank, mut payload) = (Vec::new(), Vec::new());
-        let mut add = |json: &[u8], key: &[u8], seq: Seq, stored: &[u8]| {
-            ranking.rank(json, key, &mut rank);
+        let mut add = |json: &[u8], record: RecordPayload<'_>| {
+            ranking.rank(json, record.key, &mut rank);
             let is_after = after.as_ref().is_none_or(|after| rank > *after);
             if !is_after || !sorter.admits(&rank) {
                 return Ok(());
             }
-            payload.clear();
-            put_bytes(&mut payload, key);
-            payload.extend_from_slice(stored);
-            sorter.add(&rank, &payload, seq)
+            record.encode(&mut payload);
+            sorter.add(&rank, &payload)
         };
         let run = if run.context.request.keys_only {
             let mut answer = Answer::new(run);
             while let Some(Ready { seq, key, .. }) = answer.step()? {
-                add(&[], &key, seq, &[])?;
+                let record = RecordPayload {
+                    key: &key,
+                    seq,
+                    stored: &[],
+                };
+                // The order is by key, which no field of a record decides.
+                add(&[], record)?;
             }
             answer.run
         } else {
             let mut added = Ok(());
             let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
-                let stored: &[u8] = if keys_only { &[] } else { record.stored() };
-                added = add(record.json(), record.key().as_bytes(), record.seq(), stored);
+                let payload = RecordPayload {
+                    key: record.key().as_bytes(),
+                    seq: record.seq(),
+                    stored: if keys_only { &[] } else { record.stored() },
+                };
+                added = add(record.json(), payload);
                 match added {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
@@ -174,9 +202,10 @@ impl SortedAnswer {
             added?;
             run
         };
-        let rows = sorter.finish()?;
-        self.stage = Stage::Sorted { rows, _loan: loan };
-        self.run = Some(run);
-        Ok(())
+        Ok(Stage::Sorted {
+            run,
+            rows: sorter.finish()?,
+            _loan: loan,
+        })
     }
 }

@@ -13,21 +13,19 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::{Misplaced, Own, put_bytes};
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Component, Seq, Slice};
-use esker_model::Key;
 use esker_model::query::{Direction, Driver, FieldOrder, FieldWalk, Ranking};
 use esker_model::schema::{Path, Type};
 
 use super::current_entries::CurrentEntries;
 use super::explain::{Note, Steps};
-use super::row_sorter::{RowSorter, SortedRows};
+use super::row_sorter::{RecordPayload, RowSorter, SortedRows};
 use super::run::{Context, Run};
-use super::stages::{Admission, AnswerContent, Fetch, Needs};
-use crate::error::Result;
+use super::stages::{Admission, AnswerContent, Fetch, Needs, TakeCurrent};
+use crate::error::{Error, Result};
 use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup};
 use crate::maintenance::Validity;
-use crate::record;
 use esker_model::tokens::Tokenizer;
 
 /// The most rows that are read from an index.
@@ -67,7 +65,7 @@ pub(super) struct WantedRows<'a> {
 ///
 /// # Errors
 /// Any read error, and damage if a record is malformed.
-pub(super) fn from_index(
+pub(super) fn rows_from_index(
     run: &mut Run,
     ranking: &mut Ranking,
     wanted: &WantedRows<'_>,
@@ -80,7 +78,7 @@ pub(super) fn from_index(
     let Some(mut source) = OrderedSource::new(context, &lookup, wanted)? else {
         return Ok(None);
     };
-    let (attribute, ty) = (source.attribute, source.ty());
+    let attribute = source.attribute;
     let view = &context.view;
     let kept = &view.dataset.current.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
@@ -88,33 +86,17 @@ pub(super) fn from_index(
         return Ok(None);
     }
     let from = match wanted.after {
-        Some(rank) => match ranking.first_value(ty, rank) {
+        Some(rank) => match ranking.first_value(source.ty(), rank) {
             Some(value) => Some(value),
             // The earlier pages end among the records without a value.
             None => return Ok(None),
         },
         None => None,
     };
-    let (bounds, is_backward) = (source.bounds(from), source.is_backward);
-    let group = &view.dataset.shared.group;
-    let walk = IndexWalk {
-        context,
-        validity: &validity,
-        wanted,
-        by_field: source.by_field.as_ref(),
-        ty,
-        sorter: RowSorter::new(group, wanted.memory, Some(wanted.limit)),
-        ranking,
-        waiting: Vec::new(),
-        parts: Vec::new(),
-        value: Vec::new(),
-        has_begun: false,
-        has_fetched: false,
-        found: 0,
-        reads_left: source.reads,
-        gives_up: false,
-    };
-    let entries = InOrder::within(&lookup, attribute, is_backward, 0, &bounds)?;
+    let direction = wanted.first.direction;
+    let bounds = source.bounds(from, direction);
+    let walk = IndexWalk::new(context, &validity, wanted, &source, ranking);
+    let entries = InOrder::within(&lookup, attribute, direction, 0, &bounds)?;
     let Some(rows) = walk.run(entries, steps)? else {
         return Ok(None);
     };
@@ -131,8 +113,6 @@ struct OrderedSource<'a> {
     /// The part of a compound index that is in the order of the field; `None` for an index of the
     /// field.
     by_field: Option<FieldWalk>,
-    /// True if the walk is from the greatest value down.
-    is_backward: bool,
     /// How many records may be looked up before another plan would have been quicker.
     reads: u64,
 }
@@ -157,7 +137,6 @@ impl<'a> OrderedSource<'a> {
             return Ok(Some(OrderedSource {
                 attribute,
                 by_field: Some(by_field),
-                is_backward,
                 reads,
             }));
         }
@@ -168,7 +147,6 @@ impl<'a> OrderedSource<'a> {
         Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
-            is_backward,
             reads,
         }))
     }
@@ -188,7 +166,8 @@ impl<'a> OrderedSource<'a> {
         context: &Context,
         steps: &mut Steps,
     ) -> Result<bool> {
-        let mut current = CurrentEntries::new(validity, &context.costs.keys, steps);
+        // An entry of an expired record counts, too: another plan then has the same answer.
+        let mut current = CurrentEntries::new(validity, None, &context.costs.keys, steps);
         let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
         let Some(by_field) = &self.by_field else {
             return InOrder::any_other(lookup, self.attribute, &mut is_current);
@@ -200,18 +179,18 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>) -> Bounds {
-        let is_backward = self.is_backward;
+    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> Bounds {
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {
-                    by_field.begin_at(&from, is_backward);
+                    by_field.begin_at(&from, direction == Direction::Descending);
                 }
                 by_field.range.key_bounds()
             }
             (None, from) => {
+                // Every value is in the bounds from the empty one on, in both directions.
                 let from = from.unwrap_or_default();
-                InOrder::bounds_from(self.attribute, &from, is_backward)
+                InOrder::bounds_from(self.attribute, &from, direction)
             }
         }
     }
@@ -227,7 +206,7 @@ fn is_in_order(attribute: &Attribute) -> bool {
 /// The field's attribute, if its index has the values in their order.
 fn index_of<'a>(context: &'a Context, path: &Path) -> Option<&'a Attribute> {
     let layout = &context.view.layout;
-    let attribute = layout.attributes.get(layout.shape.place_of(path)?)?;
+    let attribute = layout.attributes.own(layout.shape.place_of(path)?);
     let is_usable = is_in_order(attribute)
         && attribute.tokenizer != Tokenizer::Prefix
         && !(attribute.ty == Type::Float && attribute.rounds);
@@ -243,9 +222,8 @@ fn affordable(context: &Context, limit: usize) -> Option<u64> {
         Driver::Scan => all / SCANNED_PER_LOOKUP,
         Driver::Index(at) => {
             let mut compared = context.plan.compared.iter();
-            let compared = compared.find(|(constraint, _)| constraint == at);
             // A driver that was not compared with others has no estimate: it is taken to be quick.
-            let expected = compared.map_or(0, |(_, expected)| *expected);
+            let (_, expected) = *compared.find(|(constraint, _)| constraint == at)?;
             // One in this many records meets the condition.
             let one_in = all / expected.max(1) + 1;
             if (limit as u64).saturating_mul(one_in) > expected / BULK_PER_LOOKUP {
@@ -267,7 +245,7 @@ fn affordable_of_compound(
     by_field: &FieldWalk,
     limit: usize,
 ) -> Result<Option<u64>> {
-    let index = attribute.index().ok_or_else(Misplaced::here)?;
+    let index = attribute.index().ok_or_else(|| Misplaced::here())?;
     lookup.looks.renew(1);
     let mut expected = index.estimate(lookup, attribute, &by_field.range)?;
     for (at, of_other) in &context.plan.compared {
@@ -284,6 +262,8 @@ struct IndexWalk<'a> {
     context: &'a Context,
     validity: &'a Validity,
     wanted: &'a WantedRows<'a>,
+    /// The path of the index.
+    path: &'a Path,
     by_field: Option<&'a FieldWalk>,
     /// The type of the field.
     ty: Type,
@@ -293,9 +273,8 @@ struct IndexWalk<'a> {
     waiting: Vec<Waiting>,
     /// The beginnings of the ranks of their values.
     parts: Vec<Vec<u8>>,
-    /// The value of the last entry, if there was one.
-    value: Vec<u8>,
-    has_begun: bool,
+    /// The value of the last entry; `None` before the first one.
+    value: Option<Vec<u8>>,
     has_fetched: bool,
     /// The number of wanted rows that were found.
     found: usize,
@@ -313,7 +292,35 @@ struct Waiting {
     part: usize,
 }
 
-impl IndexWalk<'_> {
+impl<'a> IndexWalk<'a> {
+    /// A walk that has read no entry.
+    fn new(
+        context: &'a Context,
+        validity: &'a Validity,
+        wanted: &'a WantedRows<'a>,
+        source: &'a OrderedSource<'a>,
+        ranking: &'a mut Ranking,
+    ) -> IndexWalk<'a> {
+        let group = &context.view.dataset.shared.group;
+        IndexWalk {
+            context,
+            validity,
+            wanted,
+            path: &source.attribute.path,
+            by_field: source.by_field.as_ref(),
+            ty: source.ty(),
+            sorter: RowSorter::new(group, wanted.memory, Some(wanted.limit)),
+            ranking,
+            waiting: Vec::new(),
+            parts: Vec::new(),
+            value: None,
+            has_fetched: false,
+            found: 0,
+            reads_left: source.reads,
+            gives_up: false,
+        }
+    }
+
     /// Reads the entries until enough rows are found; `None` if the index does not give them.
     fn run(mut self, mut entries: InOrder<'_>, steps: &mut Steps) -> Result<Option<SortedRows>> {
         let mut next = ControlFlow::Continue(());
@@ -349,12 +356,15 @@ impl IndexWalk<'_> {
         steps: &mut Steps,
     ) -> Result<ControlFlow<()>> {
         let value = match self.by_field {
-            Some(by_field) => by_field.value_in(value).ok_or_else(Misplaced::here)?,
+            Some(by_field) => by_field.value_in(value).ok_or_else(|| {
+                let path = &self.path;
+                Error::damaged(format!("index of {path}: malformed value"))
+            })?,
             None => value,
         };
-        let is_new = !self.has_begun || self.value != value;
-        self.has_begun = true;
+        let is_new = self.value.as_deref() != Some(value);
         if is_new {
+            // More rows than are wanted may have equal values.
             let missing = self.wanted.limit.saturating_sub(self.found);
             // If all that wait are current, as many as are missing may be enough.
             let is_first = self.validity.is_exact() && !self.has_fetched;
@@ -362,8 +372,9 @@ impl IndexWalk<'_> {
             if missing == 0 || self.waiting.len() >= missing.max(least) {
                 self.fetch(steps)?;
             }
-            self.value.clear();
-            self.value.extend_from_slice(value);
+            let last = self.value.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(value);
         } else if self.by_field.is_some() {
             // A record may have another entry with the same value of the field, and another value
             // of a later field: all entries of a value are fetched together.
@@ -408,6 +419,7 @@ impl IndexWalk<'_> {
             a.key.cmp(&b.key).then(newest).then(a.part.cmp(&b.part))
         });
         waiting.dedup_by(|later, first| later.key == first.key);
+        // One candidate more than may be read can wait.
         self.reads_left = self.reads_left.saturating_sub(waiting.len() as u64);
         let context = self.context;
         let keys: Vec<&[u8]> = waiting.iter().map(|one| one.key.as_slice()).collect();
@@ -424,47 +436,70 @@ impl IndexWalk<'_> {
             needs: Needs::of(admission, AnswerContent::Records),
             body_cost: &context.costs.bodies,
         };
-        let mut taken = Ok(());
-        let mut rows = 0;
-        let (ranking, sorter) = (&mut *self.ranking, &mut self.sorter);
-        let key_type = context.view.layout.shape.key_type;
-        let (mut rank, mut payload) = (Vec::new(), Vec::new());
-        let mut discards = Steps::default();
-        let mut take = |at: usize, stored: Slice| -> Result<()> {
-            let Waiting { key, seq, part } = waiting.own(at);
-            if !admission.admits(&stored, &mut discards)? {
-                return Ok(());
-            }
-            let key = Key::from_encoded(key_type, key.clone());
-            let record = record::returned(key, *seq, stored)?;
-            let key = record.key().as_bytes();
-            ranking.rank(record.json(), key, &mut rank);
-            let is_after = (self.wanted.after).is_none_or(|after| rank.as_slice() > after);
-            // A record that is ordered by another of its values counts there.
-            if !rank.starts_with(parts.own(*part)) || !is_after {
-                return Ok(());
-            }
-            rows += 1;
-            if sorter.admits(&rank) {
-                payload.clear();
-                put_bytes(&mut payload, key);
-                if !self.wanted.keys_only {
-                    payload.extend_from_slice(record.stored());
-                }
-                sorter.add(&rank, &payload, *seq)?;
-            }
-            Ok(())
+        let mut receiver = RowReceiver {
+            context,
+            admission,
+            wanted: self.wanted,
+            waiting: &waiting,
+            parts: &parts,
+            ranking: self.ranking,
+            sorter: &mut self.sorter,
+            rows: 0,
+            steps,
+            rank: Vec::new(),
+            payload: Vec::new(),
         };
-        let fetched = fetch.run(&keys, &seqs, &mut |at: usize, stored: Slice| {
-            if taken.is_ok() {
-                taken = take(at, stored);
-            }
-        })?;
-        taken?;
-        self.found += rows;
+        let fetched = fetch.run(&keys, &seqs, &mut receiver)?;
+        self.found += receiver.rows;
         fetched.count_in(steps);
-        steps.obsolete += discards.obsolete;
-        steps.discarded += discards.discarded;
+        Ok(())
+    }
+}
+
+/// Adds the rows of current candidates that satisfy the condition.
+struct RowReceiver<'w> {
+    context: &'w Context,
+    admission: Admission<'w>,
+    wanted: &'w WantedRows<'w>,
+    /// The candidates.
+    waiting: &'w [Waiting],
+    /// The beginnings of the ranks of their values.
+    parts: &'w [Vec<u8>],
+    ranking: &'w mut Ranking,
+    sorter: &'w mut RowSorter,
+    /// The number of wanted rows that were found.
+    rows: usize,
+    steps: &'w mut Steps,
+    /// Buffers for a row.
+    rank: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl TakeCurrent for RowReceiver<'_> {
+    fn take(&mut self, at: usize, stored: Slice) -> Result<()> {
+        let Waiting { key, seq, part } = self.waiting.item(at)?;
+        if !self.admission.admits(&stored, self.steps)? {
+            return Ok(());
+        }
+        let record = self.context.view.record(key.clone(), *seq, stored)?;
+        self.ranking.rank(record.json(), key, &mut self.rank);
+        let rank = self.rank.as_slice();
+        let is_after = self.wanted.after.is_none_or(|after| rank > after);
+        // A record that is ordered by another of its values counts there.
+        if !rank.starts_with(self.parts.item(*part)?) || !is_after {
+            return Ok(());
+        }
+        self.rows += 1;
+        if self.sorter.admits(rank) {
+            let keys_only = self.wanted.keys_only;
+            let row = RecordPayload {
+                key,
+                seq: *seq,
+                stored: if keys_only { &[] } else { record.stored() },
+            };
+            row.encode(&mut self.payload);
+            self.sorter.add(rank, &self.payload)?;
+        }
         Ok(())
     }
 }

@@ -32,10 +32,16 @@ const CIRCLE_FACTOR: f64 = 3.0;
 
 /// The memory of a point in a circle beside its candidate: its distance, the allocation of the key,
 /// and what a growing list has in reserve.
-const POINT_BYTES: usize = 2 * size_of::<(f64, Candidate)>();
+const POINT_BYTES: usize = 2 * size_of::<PointInCircle>();
 
 /// Slightly more than half of the earth's circumference: no two points are farther apart.
 const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
+
+/// A candidate with its distance from the centre of a circle.
+struct PointInCircle {
+    distance: f64,
+    candidate: Candidate,
+}
 
 impl Query {
     /// The `most` matching records nearest to a point, by the distance of their points at `path`,
@@ -76,22 +82,24 @@ impl Query {
         self.request = self.request.all();
         let space = self.view.layout.shape.space_of(path)?;
         let from = Point::new(space, x, y)?;
-        let last = max.unwrap_or(match space {
+        let greatest = max.unwrap_or(match space {
             Space::Sphere => FARTHEST,
             Space::Plane => f64::MAX / 4.0,
         });
         let circle = |radius| field(path).within(AreaExpr::circle(x, y, radius));
         // Rejects an invalid largest distance even if `k` is 0.
-        AreaExpr::circle(x, y, last).area(space)?;
+        AreaExpr::circle(x, y, greatest).area(space)?;
         if k == 0 {
             return Ok(Default::default());
         }
-        let mut radius = self.first_radius(path, space, from, k)?.unwrap_or(last);
+        // Without an index each circle is a scan, so the first one is the whole space.
+        let first = self.first_radius(path, space, from, k)?;
+        let mut radius = first.unwrap_or(greatest);
         loop {
             // Otherwise the circle is the whole space.
-            let is_bounded = radius < last || max.is_some();
+            let is_bounded = radius < greatest || max.is_some();
             let (query, indexed) = if is_bounded {
-                let query = self.clone().filter(circle(radius.min(last)));
+                let query = self.clone().filter(circle(radius.min(greatest)));
                 let indexed = query.clone().in_circle(path, space, from, k)?;
                 (query, indexed)
             } else {
@@ -101,7 +109,7 @@ impl Query {
                 Some(found) => found,
                 None => query.by_distance(path, (x, y), k)?,
             };
-            if found.len() >= k || radius >= last {
+            if found.len() >= k || radius >= greatest {
                 return Ok((found, explain));
             }
             // By area, as many more as are missing, at least four times as many.
@@ -115,15 +123,14 @@ impl Query {
     /// that only the nearest records are read. `None` also if the circle has more points than the
     /// query's memory holds.
     fn in_circle(
-        self,
+        mut self,
         path: &Path,
         space: Space,
         from: Point,
         k: usize,
     ) -> Result<Option<(Vec<Neighbour>, Explain)>> {
-        let mut query = self;
-        query.request.limit = Some(k);
-        let run = Run::new(query)?;
+        self.request.limit = Some(k);
+        let run = Run::new(self)?;
         let is_of_points = |driving: &DrivingIndex<'_>| {
             driving.attribute.path == *path && driving.attribute.kind.is_standalone()
         };
@@ -133,8 +140,9 @@ impl Query {
         };
         let lookup = run.context.indexes();
         let loan = run.context.view.dataset.shared.borrow(Account::Queries);
-        let (mut found, mut bytes): (Vec<(f64, Candidate)>, usize) = (Vec::new(), 0);
+        let (mut points, mut bytes): (Vec<PointInCircle>, usize) = (Vec::new(), 0);
         let validity = &run.context.validity;
+        // Values that are no points are in no circle.
         let mut add = |value: &[u8], key: &[u8], seq| {
             if let Some(point) = decode_point(space, value)
                 && !validity.is_obsolete(seq)
@@ -148,7 +156,10 @@ impl Query {
                 if bytes > loan.bytes() {
                     return Err(WalkEnd::Broken);
                 }
-                found.push((distance(space, from, point), candidate));
+                points.push(PointInCircle {
+                    distance: distance(space, from, point),
+                    candidate,
+                });
             }
             Ok(())
         };
@@ -157,9 +168,12 @@ impl Query {
             Err(WalkEnd::Broken) => return Ok(None),
             Err(WalkEnd::Failed(error)) => return Err(error),
         }
-        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
+        points.sort_unstable_by(|a, b| {
+            let by_key = || a.candidate.key.cmp(&b.candidate.key);
+            a.distance.total_cmp(&b.distance).then_with(by_key)
+        });
         let at = PointAt::new(path)?;
-        let candidates = found.into_iter().map(|(_, candidate)| candidate);
+        let candidates = points.into_iter().map(|point| point.candidate);
         let mut answer = Answer::of_candidates(run, candidates.collect());
         let mut near = Vec::new();
         for record in answer.by_ref() {
@@ -217,7 +231,8 @@ impl Query {
         let from = corner(bounds.min_x, bounds.min_y)?;
         let across = distance(space, from, corner(bounds.max_x, bounds.min_y)?);
         let up = distance(space, from, corner(bounds.min_x, bounds.max_y)?);
-        // The radius at the density of this cell, with a margin.
+        // The radius at the density of this cell, with a margin. The estimate of a cell may be less
+        // than its error.
         let share = CIRCLE_FACTOR * k as f64 / (expected.saturating_sub(least) as f64).max(1.0);
         let radius = (across * up * share / std::f64::consts::PI).sqrt();
         Ok(Some(radius).filter(|radius| *radius > 0.0 && radius.is_finite()))

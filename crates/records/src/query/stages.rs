@@ -348,6 +348,7 @@ impl View {
     /// True if queries note obsolete writes under the strategy of the dataset.
     fn queries_note(&self) -> bool {
         self.layout.superseded.is_some()
-            && maintenance::of(self.layout.stored.settings.maintenance).notes_what_queries_find()
+            && maintenance::strategy_of(self.layout.stored.settings.maintenance)
+                .notes_what_queries_find()
     }
 }

@@ -53,6 +53,7 @@ impl Run {
             lookups: u64::from(is_point),
             ranges: u64::from(!is_point),
             limited: u64::from(limit.is_some()),
+            // A query without a limit adds nothing to the sum of limits.
             limits: limit.unwrap_or(0),
             range_rows: if is_point || limit.is_some() {
                 0
@@ -66,19 +67,17 @@ impl Run {
             let stats = stats(constraint.is_point());
             usage.count_attribute_query(&attribute.path, QueryStats { scans, ..stats });
         };
+        let constraints = &context.compiled.constraints;
         match &context.plan.driver {
-            Driver::Index(_) | Driver::Union(_) => {
-                for at in context.plan.driver.constraints() {
-                    count(context.compiled.constraints.own(*at), 0);
-                }
-            }
+            Driver::Index(at) => count(constraints.own(*at), 0),
+            Driver::Union(all) => all.iter().for_each(|at| count(constraints.own(*at), 0)),
             Driver::Combined(combined) => {
                 for at in combined.lists.constraints() {
-                    count(context.compiled.constraints.own(at), 0);
+                    count(constraints.own(at), 0);
                 }
             }
             Driver::Scan => {
-                for constraint in &context.compiled.constraints {
+                for constraint in constraints {
                     count(constraint, 1);
                 }
                 // Conditions on keys need no index.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::read::Part;
 use esker_lsm::table::ReadOptions;
+use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
 use esker_model::schema::other;
 
@@ -128,19 +129,21 @@ impl CurrentFilter<'_> {
             is_unsuitable: AtomicBool::new(false),
         };
         let mut counted = Vec::with_capacity(ranges.len());
-        for one in parallel::each(&ranges, &|range| task.count(range)) {
-            let one = one?;
-            cost.absorb(&one.cost);
-            counted.push(one);
+        for of_range in parallel::each(&ranges, &|range| task.count(range)) {
+            counted.push(of_range?);
         }
+        counted
+            .iter()
+            .for_each(|of_range| cost.absorb(&of_range.cost));
         if task.is_unsuitable.load(Relaxed) || share_a_write(&counted) {
             return Ok(None);
         }
-        let (read, obsolete) = counted.iter().fold((0, 0), |(read, obsolete), one| {
-            (read + one.read, obsolete + one.obsolete)
-        });
-        let all = counted.into_iter().flat_map(|one| one.values);
-        let mut values: Vec<ValueCount> = all.collect();
+        let (read, obsolete) = (
+            counted.iter().map(|of_range| of_range.read).sum(),
+            counted.iter().map(|of_range| of_range.obsolete).sum(),
+        );
+        let of_ranges = counted.into_iter().flat_map(|of_range| of_range.values);
+        let mut values: Vec<ValueCount> = of_ranges.collect();
         add_up(&mut values);
         Ok(Some(ValueCounts {
             values,
@@ -156,20 +159,19 @@ impl CurrentFilter<'_> {
     /// Any read error.
     pub(super) fn count_keys(&self, tree: TreeId, cost: &Cost) -> Result<u64> {
         let mut puts = 0;
-        let mut components = self.snapshot.components(tree);
-        components.retain(|component| {
-            let Component::Run(run) = component else {
-                return true;
-            };
-            let is_whole = self.admits_all(run.component().min, run.component().max);
-            if is_whole {
-                let metas = run.tables.iter().map(|table| table.meta());
-                puts += metas
-                    .map(|meta| meta.entries.saturating_sub(meta.deletes))
-                    .sum::<u64>();
+        let mut components = Vec::new();
+        for component in self.snapshot.components(tree) {
+            match &component {
+                Component::Run(run)
+                    if self.admits_all(run.component().min, run.component().max) =>
+                {
+                    for table in run.tables.iter() {
+                        puts += puts_of(table)?;
+                    }
+                }
+                _ => components.push(component),
             }
-            !is_whole
-        });
+        }
         let ranges = parallel::ranges(self.threads, &components, MIN_ENTRIES, None)?;
         let count = |range: &KeyRange| {
             let (mut puts, cost) = (0, self.snapshot.cost());
@@ -186,13 +188,22 @@ impl CurrentFilter<'_> {
             }
             Ok((puts, cost))
         };
-        for one in parallel::each(&ranges, &count) {
-            let (more, read) = one?;
+        for of_range in parallel::each(&ranges, &count) {
+            let (more, read) = of_range?;
             puts += more;
             cost.absorb(&read);
         }
         Ok(puts)
     }
+}
+
+/// The number of puts in a table of keys, by its metadata.
+fn puts_of(table: &TableFile) -> Result<u64> {
+    let meta = table.meta();
+    (meta.entries.checked_sub(meta.deletes)).ok_or_else(|| {
+        let number = meta.number;
+        Error::damaged(format!("table {number} has more deletions than entries"))
+    })
 }
 
 /// The numbers of writes that components may have.
@@ -204,16 +215,17 @@ struct SeqSpan {
 }
 
 impl SeqSpan {
-    /// `None` if a bit for each takes more than `memory` bytes. Lists may have postings of any age.
+    /// `None` if no component has an entry, or if a bit for each takes more than `memory` bytes.
+    /// Lists may have postings of any age.
     fn of(components: &[Component], has_lists: bool, memory: usize) -> Option<SeqSpan> {
         let bounds = components.iter().filter_map(|component| match component {
             Component::Memtable(memtable) => memtable.seq_bounds(),
             Component::Run(run) => Some((run.component().min, run.component().max)),
         });
-        let (first, last) = bounds
-            .reduce(|(min, max), (first, last)| (min.min(first), max.max(last)))
-            .unwrap_or((0, 0));
+        let (first, last) =
+            bounds.reduce(|(min, max), (first, last)| (min.min(first), max.max(last)))?;
         let first = if has_lists { 0 } else { first };
+        // Where metadata is wrong, writes are outside of the span: then nothing is counted by it.
         let words = usize::try_from(last.saturating_sub(first) / 64 + 1).ok()?;
         let fits = words <= memory / size_of::<u64>();
         fits.then_some(SeqSpan { first, words })
@@ -236,7 +248,7 @@ struct CountTask<'a> {
 }
 
 /// What is read of a part of a component.
-struct Bounds<'a> {
+struct PartBounds<'a> {
     /// The end of the range of keys.
     hi: Option<&'a [u8]>,
     /// False if all entries are current.
@@ -266,7 +278,6 @@ struct Counted {
 impl CountTask<'_> {
     /// Counts the entries in a range of keys. The counts are of no use once the task is unsuitable.
     fn count(&self, range: &KeyRange) -> Result<Counted> {
-        let snapshot = self.filter.snapshot;
         let mut counted = Counted {
             is_cut: false,
             values: Vec::new(),
@@ -277,43 +288,50 @@ impl CountTask<'_> {
             has_repeated: false,
             read: 0,
             obsolete: 0,
-            cost: snapshot.cost(),
+            cost: self.filter.snapshot.cost(),
         };
         for component in self.components {
             for part in component.parts(&range.lo, range.hi.as_deref()) {
-                let (first, last) = part.seq_bounds();
-                let first = if self.has_lists { 0 } else { first };
-                let is_table = matches!(part, Part::Table(_));
-                let bounds = Bounds {
-                    hi: range.hi.as_deref(),
-                    hides_some: !is_table || !self.filter.admits_all(first, last),
-                };
-                let options = ReadOptions {
-                    fill_cache: false,
-                    readahead: READAHEAD,
-                };
-                let mut cursor = part.cursor(options, &counted.cost);
-                counted.first_of_part = counted.values.len();
-                cursor.seek(&range.lo, esker_lsm::MAX_SEQ)?;
-                while cursor.valid() {
-                    let known = counted.known_value(cursor.key());
-                    if counted.is_behind(&bounds, cursor.key(), known) {
-                        break;
-                    }
-                    self.add(&cursor, known, &bounds, &mut counted)?;
-                    let is_full = counted.bytes > self.max_bytes && !counted.compact();
-                    let is_unsuitable = counted.has_repeated || is_full;
-                    if is_unsuitable || self.is_unsuitable.load(Relaxed) {
-                        self.is_unsuitable.store(true, Relaxed);
-                        counted.cost.absorb(&cursor.cost());
-                        return Ok(counted);
-                    }
-                    cursor.next()?;
+                self.count_part(&part, range, &mut counted)?;
+                if self.is_unsuitable.load(Relaxed) {
+                    return Ok(counted);
                 }
-                counted.cost.absorb(&cursor.cost());
             }
         }
         Ok(counted)
+    }
+
+    /// Adds the entries that a part of a component has in the range, unless the task becomes
+    /// unsuitable.
+    fn count_part(&self, part: &Part, range: &KeyRange, counted: &mut Counted) -> Result<()> {
+        let (first, last) = part.seq_bounds();
+        let first = if self.has_lists { 0 } else { first };
+        let is_table = matches!(part, Part::Table(_));
+        let bounds = PartBounds {
+            hi: range.hi.as_deref(),
+            hides_some: !is_table || !self.filter.admits_all(first, last),
+        };
+        let options = ReadOptions {
+            fill_cache: false,
+            readahead: READAHEAD,
+        };
+        let mut cursor = part.cursor(options, &counted.cost);
+        counted.first_of_part = counted.values.len();
+        cursor.seek(&range.lo, esker_lsm::MAX_SEQ)?;
+        while cursor.valid() && !self.is_unsuitable.load(Relaxed) {
+            let known = counted.known_value(cursor.key());
+            if counted.is_behind(&bounds, cursor.key(), known) {
+                break;
+            }
+            self.add(&cursor, known, &bounds, counted)?;
+            let is_full = counted.bytes > self.max_bytes && !counted.compact();
+            if counted.has_repeated || is_full {
+                self.is_unsuitable.store(true, Relaxed);
+            }
+            cursor.next()?;
+        }
+        counted.cost.absorb(&cursor.cost());
+        Ok(())
     }
 
     /// Counts the entries in an entry of the tree whose key begins with `known` bytes of the last
@@ -323,7 +341,7 @@ impl CountTask<'_> {
         &self,
         stored: &impl Cursor,
         known: Option<usize>,
-        bounds: &Bounds<'_>,
+        bounds: &PartBounds<'_>,
         counted: &mut Counted,
     ) -> Result<()> {
         let is_visible = !bounds.hides_some || stored.seq() <= self.filter.snapshot.seq();
@@ -360,7 +378,7 @@ impl CountTask<'_> {
                     is_known = true;
                     counted.begin(bounds, value, key);
                 }
-                let last = counted.values.last_mut().ok_or_else(Misplaced::here)?;
+                let last = counted.values.last_mut().ok_or_else(|| Misplaced::here())?;
                 last.entries += 1;
                 Ok(())
             })
@@ -381,7 +399,7 @@ impl Counted {
     /// True if the key is at the end of the range or behind it. All keys of a value are on the same
     /// side, except for the value with which the end begins.
     #[inline]
-    fn is_behind(&self, bounds: &Bounds<'_>, key: &[u8], known: Option<usize>) -> bool {
+    fn is_behind(&self, bounds: &PartBounds<'_>, key: &[u8], known: Option<usize>) -> bool {
         let is_decided = known.is_some() && !self.is_cut;
         !is_decided && bounds.hi.is_some_and(|hi| key >= hi)
     }
@@ -396,7 +414,7 @@ impl Counted {
     }
 
     /// Begins to count a value.
-    fn begin(&mut self, bounds: &Bounds<'_>, value: &[u8], key: &[u8]) {
+    fn begin(&mut self, bounds: &PartBounds<'_>, value: &[u8], key: &[u8]) {
         let begun = ValueCount {
             value: value.to_vec(),
             entries: 0,
@@ -430,6 +448,7 @@ fn share_a_write(counted: &[Counted]) -> bool {
     };
     let mut seen = first.seen.clone();
     for other in others {
+        debug_assert_eq!(seen.len(), other.seen.len(), "all ranges have one span");
         for (seen, word) in seen.iter_mut().zip(&other.seen) {
             if *seen & word != 0 {
                 return true;

@@ -4,8 +4,8 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::Seq;
 use esker_lsm::coding::Own;
+use esker_lsm::{Cost, Seq};
 use esker_model::Key;
 use esker_model::query::{Group, ValueTotals};
 
@@ -33,7 +33,7 @@ const FIRST_SAMPLES: u64 = 64;
 
 /// The values of current entries, as groups.
 pub(super) struct ValueGroups<'a> {
-    view: &'a View,
+    sampler: TimeSampler<'a>,
     pub(super) totals: ValueTotals,
     /// True if a record of each group shows whether its times are numbers.
     shows_times: bool,
@@ -41,7 +41,7 @@ pub(super) struct ValueGroups<'a> {
     samples: u64,
     /// The number of current entries.
     taken: u64,
-    /// The writes of the records that have a value, if they are counted.
+    /// The writes of the records that have a value; `None` if these are not counted.
     pub(super) all_writes: Option<DistinctWrites>,
     /// The value of the last entry.
     value: Vec<u8>,
@@ -66,12 +66,16 @@ struct WaitingGroup {
 }
 
 impl<'a> ValueGroups<'a> {
-    /// No groups yet.
-    pub(super) fn new(view: &'a View, totals: ValueTotals) -> ValueGroups<'a> {
+    /// No groups yet. The writes of all groups are gathered in `all_writes`, if it is given.
+    pub(super) fn new(
+        sampler: TimeSampler<'a>,
+        totals: ValueTotals,
+        all_writes: Option<DistinctWrites>,
+    ) -> ValueGroups<'a> {
         ValueGroups {
-            all_writes: None,
+            all_writes,
             shows_times: totals.shows_times(),
-            view,
+            sampler,
             samples: 0,
             taken: 0,
             totals,
@@ -88,18 +92,39 @@ impl<'a> ValueGroups<'a> {
     }
 
     /// Adds all current entries of a value, of one record each.
-    pub(super) fn add_counted(&mut self, counted: ValueCount) -> Result<()> {
+    pub(super) fn add_counted(&mut self, counted: ValueCount) {
         let ValueCount {
             value,
             entries,
             key,
         } = counted;
-        let at = self.group_of(&value)?;
+        let at = self.group_of(&value);
         self.taken += entries;
-        let group = self.waiting.own_mut(at as usize);
+        let group = self.waiting.own_mut(at);
         group.example.get_or_insert(key);
         group.counted += entries;
-        Ok(())
+    }
+
+    /// The place of the group that entries with this value belong to: the last one, which begins
+    /// here if the value is not in the one before.
+    #[inline]
+    pub(super) fn group_of(&mut self, value: &[u8]) -> usize {
+        if self.value != value || self.waiting.is_empty() {
+            self.value.clear();
+            self.value.extend_from_slice(value);
+            let mut key = Vec::new();
+            // A bucket that cannot be represented is an error of the records, if one has it.
+            self.is_shown &= matches!(self.totals.key(value, &mut key), Ok(true));
+            if self.waiting.last().is_none_or(|last| last.key != key) {
+                self.waiting.push(WaitingGroup {
+                    key,
+                    records: DistinctWrites::default(),
+                    counted: 0,
+                    example: None,
+                });
+            }
+        }
+        self.waiting.len() - 1
     }
 
     /// True if the groups so far are to be decided and passed on.
@@ -121,30 +146,41 @@ impl<'a> ValueGroups<'a> {
         }
         self.samples += 1;
         let group = is_grouped.then_some(key);
-        let is_number = has_number(self.view, &mut self.totals, record, group, steps)?;
+        let sampler = self.sampler;
+        let is_number = sampler.has_number(&mut self.totals, record, group, steps)?;
         let further = (self.samples - 1).saturating_sub(FIRST_SAMPLES);
         let is_affordable = further * ENTRIES_PER_SAMPLE <= self.taken;
         self.is_shown &= is_number && is_affordable;
         Ok(is_number)
     }
 
-    /// Passes on the groups, whose entries so far are decided; the last one only at the end of the
-    /// index, as entries of it may follow.
+    /// Passes on the groups, except for the last one, of which entries may follow. All entries so
+    /// far must be decided.
     ///
     /// # Errors
     /// Any read error, an overflow of a total, and any error of `visit`.
-    pub(super) fn pass_on(
+    pub(super) fn pass_on_closed(
         &mut self,
-        is_end: bool,
+        steps: &mut Steps,
+        visit: &mut VisitGroup<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let open = self.waiting.pop();
+        let flow = self.pass_on_all(steps, visit)?;
+        self.waiting.extend(open);
+        Ok(flow)
+    }
+
+    /// Passes on all groups, whose entries must be decided.
+    ///
+    /// # Errors
+    /// As [`ValueGroups::pass_on_closed`].
+    pub(super) fn pass_on_all(
+        &mut self,
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
     ) -> Result<ControlFlow<()>> {
         self.waiting_writes = 0;
-        let mut decided = std::mem::take(&mut self.waiting);
-        if !is_end {
-            self.waiting.extend(decided.pop());
-        }
-        for group in decided {
+        for group in std::mem::take(&mut self.waiting) {
             // A group without a current entry does not exist.
             let Some(record) = group.example else {
                 continue;
@@ -168,33 +204,16 @@ impl<'a> ValueGroups<'a> {
 }
 
 impl TakeCurrentEntry for ValueGroups<'_> {
-    #[inline]
-    fn group_of(&mut self, value: &[u8]) -> Result<u32> {
-        if self.value != value || self.waiting.is_empty() {
-            self.value.clear();
-            self.value.extend_from_slice(value);
-            let mut key = Vec::new();
-            // A bucket that cannot be represented is an error of the records, if one has it.
-            self.is_shown &= matches!(self.totals.key(value, &mut key), Ok(true));
-            if self.waiting.last().is_none_or(|last| last.key != key) {
-                self.waiting.push(WaitingGroup {
-                    key,
-                    records: DistinctWrites::default(),
-                    counted: 0,
-                    example: None,
-                });
-            }
-        }
-        Ok((self.waiting.len() as u32).saturating_sub(1))
-    }
+    /// The place of a waiting group.
+    type Group = usize;
 
     #[inline]
-    fn take(&mut self, group: u32, key: &[u8], seq: Seq) {
+    fn take(&mut self, group: usize, key: &[u8], seq: Seq) {
         self.taken += 1;
         if let Some(all_writes) = &mut self.all_writes {
             all_writes.add(seq);
         }
-        let group = self.waiting.own_mut(group as usize);
+        let group = self.waiting.own_mut(group);
         group.example.get_or_insert_with(|| key.to_vec());
         if self.totals.is_grouped() {
             group.records.add(seq);
@@ -203,22 +222,33 @@ impl TakeCurrentEntry for ValueGroups<'_> {
     }
 }
 
-/// True if the record of a key has a number as a time: in the group of `group`, or any.
-///
-/// # Errors
-/// Any read error.
-pub(super) fn has_number(
-    view: &View,
-    totals: &mut ValueTotals,
-    key: &[u8],
-    group: Option<&[u8]>,
-    steps: &mut Steps,
-) -> Result<bool> {
-    let key_type = view.layout.shape.key_type;
-    steps.fetched += 1;
-    match view.get(Key::from_encoded(key_type, key.to_vec()))? {
-        Some(record) => Ok(totals.has_number(record.json(), group)?),
-        // Then nothing shows the group, and the records decide.
-        None => Ok(false),
+/// Reads records to see whether they have numbers as times, which an index does not show.
+#[derive(Clone, Copy)]
+pub(super) struct TimeSampler<'a> {
+    pub(super) view: &'a View,
+    /// The cost of reading records.
+    pub(super) cost: &'a Cost,
+}
+
+impl TimeSampler<'_> {
+    /// True if the record of a key has a number as a time: in the group of `group`, or any.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub(super) fn has_number(
+        &self,
+        totals: &mut ValueTotals,
+        key: &[u8],
+        group: Option<&[u8]>,
+        steps: &mut Steps,
+    ) -> Result<bool> {
+        let key_type = self.view.layout.shape.key_type;
+        steps.fetched += 1;
+        let key = Key::from_encoded(key_type, key.to_vec());
+        match self.view.read(key, self.cost)? {
+            Some(record) => Ok(totals.has_number(record.json(), group)?),
+            // Then nothing shows the group, and the records decide.
+            None => Ok(false),
+        }
     }
 }

@@ -132,8 +132,6 @@ pub(super) struct CandidateStream<'a> {
     index: &'a dyn IndexType,
     attribute: &'a Attribute,
     range: &'a Range,
-    /// The estimated number of candidates, if there are several streams.
-    expected: u64,
     /// The candidates that were read and not taken yet.
     page: VecDeque<Candidate>,
     /// False if the page is the last one.
@@ -164,11 +162,12 @@ impl<'a> VersionSearch<'a> {
     }
 
     /// The candidates of the indexes that have entries of all versions, the one with the fewest
-    /// expected candidates first.
+    /// expected candidates first, for a search that wants `limit` versions.
     ///
     /// # Errors
     /// Any read error.
-    pub(super) fn streams(&self) -> Result<Vec<CandidateStream<'a>>> {
+    pub(super) fn streams(&self, limit: usize) -> Result<Vec<CandidateStream<'a>>> {
+        let want = limit.saturating_add(limit / 4 + 1);
         let mut streams = Vec::new();
         for constraint in self.compiled.conjuncts() {
             let attribute = self.view.layout.attributes.item(constraint.attribute)?;
@@ -188,23 +187,22 @@ impl<'a> VersionSearch<'a> {
                 index,
                 attribute,
                 range,
-                expected: 0,
                 page: VecDeque::new(),
                 has_more: true,
-                want: MIN_PAGE,
+                want: want.clamp(MIN_PAGE, MAX_PAGE),
             });
         }
-        if let [_, _, ..] = streams.as_slice() {
-            for stream in &mut streams {
-                let lookup = self.lookup();
-                let expected = stream
-                    .index
-                    .estimate(&lookup, stream.attribute, stream.range);
-                stream.expected = expected?;
-            }
-            streams.sort_by_key(|stream| stream.expected);
+        if streams.len() < 2 {
+            return Ok(streams);
         }
-        Ok(streams)
+        let mut estimated = Vec::with_capacity(streams.len());
+        for stream in streams {
+            let (lookup, attribute) = (self.lookup(), stream.attribute);
+            let expected = stream.index.estimate(&lookup, attribute, stream.range)?;
+            estimated.push((expected, stream));
+        }
+        estimated.sort_by_key(|(expected, _)| *expected);
+        Ok(estimated.into_iter().map(|(_, stream)| stream).collect())
     }
 
     /// Reads the indexes for matching versions below `below`. There must be a stream.
@@ -212,7 +210,7 @@ impl<'a> VersionSearch<'a> {
     /// # Errors
     /// Any read error, and damage if a record is malformed.
     pub(super) fn by_index(
-        &mut self,
+        &self,
         mut streams: Vec<CandidateStream<'a>>,
         mut below: Seq,
         limit: usize,
@@ -220,15 +218,11 @@ impl<'a> VersionSearch<'a> {
         debug_assert!(!streams.is_empty(), "an index gives the candidates");
         let loan = self.borrow(limit);
         let bytes = self.bytes(loan.as_ref()) / streams.len();
-        for stream in &mut streams {
-            stream.want = limit
-                .saturating_add(limit / 4 + 1)
-                .clamp(MIN_PAGE, MAX_PAGE);
-        }
         let mut records = Vec::new();
         loop {
             let mut chunk = Vec::new();
-            let missing = (limit - records.len().min(limit)).saturating_add(1);
+            // One more shows whether the search has more.
+            let missing = (limit - records.len()).saturating_add(1);
             while chunk.len() < missing.min(MAX_CONFIRMED) {
                 match self.next_common(&mut streams, below, bytes)? {
                     Some(candidate) => {
@@ -262,16 +256,16 @@ impl<'a> VersionSearch<'a> {
         bytes: usize,
     ) -> Result<Option<Candidate>> {
         'again: loop {
-            let mut found: Option<Candidate> = None;
+            let mut common: Option<Candidate> = None;
             for stream in streams.iter_mut() {
                 let Some(head) = self.head(stream, below, bytes)? else {
                     return Ok(None);
                 };
-                match &found {
+                match &common {
                     None => {
                         // Candidates newer than this one are not in all indexes.
                         below = head.seq.saturating_add(1);
-                        found = Some(head.clone());
+                        common = Some(head.clone());
                     }
                     Some(first) if first.seq == head.seq && first.key == head.key => {}
                     Some(first) => {
@@ -280,7 +274,7 @@ impl<'a> VersionSearch<'a> {
                     }
                 }
             }
-            return Ok(found);
+            return Ok(common);
         }
     }
 
@@ -319,41 +313,10 @@ impl<'a> VersionSearch<'a> {
 
     /// Adds the candidates (newest first) that match and are among the latest versions of their
     /// keys to `records`.
-    fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
-        let snapshot = &self.view.snapshot;
-        let layout = &self.view.layout;
+    fn confirm(&self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
         self.view.drop_noted(&mut chunk);
-        let key = |at: &usize| chunk.own(*at).key.as_slice();
-        let mut order: Vec<usize> = (0..chunk.len()).collect();
-        // The sort is stable: the newest candidate of a key stays first.
-        order.sort_by(|a, b| key(a).cmp(key(b)));
-        let groups: Vec<&[usize]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
-        let keys: Vec<&[u8]> = groups.iter().map(|group| key(group.own(0))).collect();
-        let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
-        let seq = |at: &usize| chunk.own(*at).seq;
-        // One batch for all keys: most candidates are the newest version of their key.
-        let mut is_open = vec![true; groups.len()];
-        snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
-            if let [only] = groups.own(nth)
-                && seq(only) == found.seq
-            {
-                // An expired version hides the older ones, too, so the key is decided.
-                *values.own_mut(*only) =
-                    (!has_expired(snapshot, &found.value)).then(|| found.value.compact());
-                *is_open.own_mut(nth) = false;
-            }
-        })?;
-        for (group, _) in groups.iter().zip(is_open).filter(|(_, is_open)| *is_open) {
-            let key = key(group.own(0));
-            let of_key = |at: &usize| KeyCandidate {
-                at: *at,
-                seq: seq(at),
-            };
-            let candidates: Vec<KeyCandidate> = group.iter().map(of_key).collect();
-            self.decide(key, &candidates, &mut |at, value| {
-                *values.own_mut(at) = Some(value);
-            })?;
-        }
+        let mut values = self.latest_of(&chunk)?;
+        let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let admission = Admission::of_all(self.view, self.compiled);
         // Datasets with bodies apart keep one version, so these are the newest of their keys.
         let needs = Needs::of(admission, AnswerContent::Records);
@@ -378,6 +341,44 @@ impl<'a> VersionSearch<'a> {
             }
         }
         Ok(())
+    }
+
+    /// For each candidate (newest first) its stored record, if that is among the latest versions of
+    /// its key.
+    fn latest_of(&self, chunk: &[Candidate]) -> Result<Vec<Option<Slice>>> {
+        let snapshot = &self.view.snapshot;
+        let key = |at: &usize| chunk.own(*at).key.as_slice();
+        let seq = |at: &usize| chunk.own(*at).seq;
+        let mut order: Vec<usize> = (0..chunk.len()).collect();
+        // The sort is stable: the newest candidate of a key stays first.
+        order.sort_by(|a, b| key(a).cmp(key(b)));
+        let groups: Vec<&[usize]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
+        let keys: Vec<&[u8]> = groups.iter().map(|group| key(group.own(0))).collect();
+        let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
+        // One batch for all keys: most candidates are the newest version of their key.
+        let mut is_open = vec![true; groups.len()];
+        let (data, cost) = (self.view.layout.data, &self.data_cost);
+        snapshot.visit_batch(data, &keys, cost, &mut |nth, found| {
+            if let [only] = groups.own(nth)
+                && seq(only) == found.seq
+            {
+                // An expired version hides the older ones, too, so the key is decided.
+                *values.own_mut(*only) =
+                    (!has_expired(snapshot, &found.value)).then(|| found.value.compact());
+                *is_open.own_mut(nth) = false;
+            }
+        })?;
+        for (group, _) in groups.iter().zip(is_open).filter(|(_, is_open)| *is_open) {
+            let of_key = |at: &usize| KeyCandidate {
+                at: *at,
+                seq: seq(at),
+            };
+            let candidates: Vec<KeyCandidate> = group.iter().map(of_key).collect();
+            self.decide(key(group.own(0)), &candidates, &mut |at, value| {
+                *values.own_mut(at) = Some(value);
+            })?;
+        }
+        Ok(values)
     }
 
     /// A counter of the versions of a key.
@@ -427,6 +428,8 @@ impl<'a> VersionSearch<'a> {
         let is_replaced = kept.left == 0 || (versions == 1 && newest.is_none());
         for KeyCandidate { seq, .. } in left {
             if is_replaced {
+                // Without an entry nothing shows which write has deleted the key: the snapshot sees
+                // it.
                 let by = newest.unwrap_or(self.view.seq());
                 self.view.note_obsolete(seq, by);
             } else {
@@ -442,7 +445,7 @@ impl<'a> VersionSearch<'a> {
     }
 
     /// As [`VersionSearch::by_index`], by a scan of all versions.
-    pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<FoundVersions> {
+    pub(super) fn by_scan(&self, below: Seq, limit: usize) -> Result<FoundVersions> {
         let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let loan = self.borrow(limit);
         let needs_bodies = needs_bodies(layout, self.compiled);
@@ -467,7 +470,7 @@ impl<'a> VersionSearch<'a> {
                 counter = self.counter();
             }
             let is_kept = left > 0;
-            left = left.saturating_sub(1);
+            left -= u32::from(is_kept);
             let is_put = || cursor.kind() == Kind::Put && !has_expired(snapshot, cursor.value());
             if is_kept && counter.admits(cursor.seq(), is_put) {
                 let seq = cursor.seq();
@@ -490,17 +493,25 @@ impl<'a> VersionSearch<'a> {
             cursor.next()?;
         }
         self.data_cost.absorb(&cursor.cost());
-        let (candidates, has_more) = best.finish();
-        let mut records = Vec::with_capacity(candidates.len());
-        for Candidate { key, seq, record } in candidates {
-            let stored = match record {
-                Some((stored, _)) => stored,
-                None => self.read_again(&key, seq)?,
-            };
-            let stored = self.with_body(&key, seq, stored)?;
-            records.push(self.view.record(key, seq, stored)?);
-        }
-        Ok(FoundVersions { records, has_more })
+        let (candidates, has_older) = best.finish();
+        let records = candidates
+            .into_iter()
+            .map(|version| self.record_of(version))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(FoundVersions {
+            has_more: has_older || records.len() > limit,
+            records,
+        })
+    }
+
+    /// The record of a version that a scan has found.
+    fn record_of(&self, Candidate { key, seq, record }: Candidate) -> Result<Record> {
+        let stored = match record {
+            Some((stored, _)) => stored,
+            None => self.read_again(&key, seq)?,
+        };
+        let whole = self.with_body(&key, seq, stored)?;
+        self.view.record(key, seq, whole)
     }
 
     /// The stored form of a version that was too large to hold during the scan.
@@ -509,6 +520,6 @@ impl<'a> VersionSearch<'a> {
         let mut walk = snapshot.walk_from(layout.data, key, seq);
         let entry = walk.next_entry()?.filter(|entry| entry.seq == seq);
         self.data_cost.absorb(walk.cost());
-        Ok(entry.ok_or_else(Misplaced::here)?.value)
+        Ok(entry.ok_or_else(|| Misplaced::here())?.value)
     }
 }

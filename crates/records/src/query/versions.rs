@@ -110,7 +110,7 @@ impl View {
         let condition = self.condition(required);
         let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
         let obsolete = (self.layout.superseded).and_then(|tree| self.snapshot.superseded(tree));
-        let mut search = VersionSearch {
+        let search = VersionSearch {
             at: at.unwrap_or(self.seq()).min(self.seq()),
             latest,
             view: self,
@@ -121,7 +121,7 @@ impl View {
         };
         // The next candidates are below this one.
         let below = after.map_or(search.at.saturating_add(1), |after| after.after);
-        let streams = search.streams()?;
+        let streams = search.streams(limit)?;
         let by_scan = streams.is_empty();
         let FoundVersions {
             mut records,
@@ -131,12 +131,11 @@ impl View {
         } else {
             search.by_index(streams, below, limit)?
         };
-        let has_more = has_more || records.len() > limit;
         records.truncate(limit);
         let group = &self.dataset.shared.group;
         group.count(&search.data_cost);
         group.count(&search.index_cost);
-        self.count_use(required, limit, by_scan);
+        self.count_use(required, limit, u64::from(by_scan));
         let last = records.last().filter(|_| has_more);
         Ok(ValuePage {
             next: last.map(|last| ValueToken {
@@ -167,14 +166,14 @@ impl View {
         each.reduce(|a, b| a & b)
     }
 
-    /// Counts the search for the advisor, for each of its attributes.
-    fn count_use(&self, required: &[(Path, String)], limit: usize, by_scan: bool) {
+    /// Counts the search, and its scans, for the advisor, for each of its attributes.
+    fn count_use(&self, required: &[(Path, String)], limit: usize, scans: u64) {
         for (path, _) in required {
             let stats = QueryStats {
                 lookups: 1,
                 limited: 1,
                 limits: (limit as u64).min(1 << 32),
-                scans: u64::from(by_scan),
+                scans,
                 ..QueryStats::default()
             };
             self.dataset

@@ -39,7 +39,7 @@ fn repair_index(
     drops_recorded: bool,
     attribute: &Attribute,
 ) -> TaskResult {
-    let validator = Validator::new(work, layout, drops_recorded, attribute);
+    let validator = Validator::new(work, layout, drops_recorded, attribute)?;
     let mut collector = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(
         work.group.options().fs.clone(),

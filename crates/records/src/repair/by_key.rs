@@ -24,8 +24,8 @@ pub(super) fn run(
     layout: &Layout,
     progress: &mut OnRepair<'_>,
 ) -> TaskResult {
-    let keys = layout.keys;
-    let keys = keys.ok_or_else(|| Error::damaged("the primary-key index is missing"))?;
+    let missing = || Error::damaged("the primary-key index is missing");
+    let keys = layout.keys.ok_or_else(missing)?;
     let is_old = |run: &Component| match run {
         Component::Run(run) => run.component().max <= work.watermark(),
         Component::Memtable(_) => false,
@@ -81,36 +81,40 @@ impl<'w> KeyRepair<'w> {
     /// Reads the entries of the range with a cursor over the new components.
     fn run(mut self, mut cursor: EntryCursor, keys: KeyPiece) -> TaskResult {
         let watermark = self.work.watermark();
-        let mut key: Option<Vec<u8>> = None;
-        // The number of the previous entry of this key, which is newer.
-        let mut newer: Seq = 0;
+        // The previous entry: its key and its number.
+        let mut key = Vec::new();
+        let mut previous: Option<Seq> = None;
         cursor.within(&keys.from, keys.to.as_deref());
         cursor.seek_first()?;
         while cursor.valid() {
             let seq = cursor.seq();
-            if key.as_deref() == Some(cursor.key()) {
-                if newer > watermark && cursor.kind() == Kind::Put {
-                    self.collector.add(seq)?;
+            match previous {
+                // Of the same key, the previous entry is newer.
+                Some(newer) if key == cursor.key() => {
+                    if newer > watermark && cursor.kind() == Kind::Put {
+                        self.collector.add(seq)?;
+                    }
                 }
-            } else {
-                self.end_key(key.as_deref(), newer, &cursor)?;
-                let key = key.get_or_insert_default();
-                key.clear();
-                key.extend_from_slice(cursor.key());
+                _ => {
+                    self.end_key(&key, previous, &cursor)?;
+                    key.clear();
+                    key.extend_from_slice(cursor.key());
+                }
             }
-            newer = seq;
+            previous = Some(seq);
             self.collector.entry(|| cursor.cost())?;
             cursor.next()?;
         }
-        self.end_key(key.as_deref(), newer, &cursor)?;
+        self.end_key(&key, previous, &cursor)?;
         self.look_up()?;
         self.collector.finish(&cursor.cost())
     }
 
-    /// Ends a key whose oldest new entry is `oldest`: it may have replaced an older version.
-    fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> TaskResult {
-        let Some(key) = key else { return Ok(()) };
-        if self.older.is_empty() || oldest <= self.work.watermark() {
+    /// Ends a key whose oldest new entry is `oldest`, which may have replaced an older version;
+    /// `None` before the first key.
+    fn end_key(&mut self, key: &[u8], oldest: Option<Seq>, cursor: &EntryCursor) -> TaskResult {
+        let watermark = self.work.watermark();
+        if self.older.is_empty() || oldest.is_none_or(|oldest| oldest <= watermark) {
             return Ok(());
         }
         self.probes.push(key);

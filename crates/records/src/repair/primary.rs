@@ -50,6 +50,7 @@ fn scan(
         if newer >= versions && cursor.kind() == Kind::Put {
             collector.add(cursor.seq())?;
         }
+        // Only compared with `versions`.
         newer = newer.saturating_add(1);
         collector.entry(|| cursor.cost())?;
         cursor.next()?;

@@ -2,7 +2,7 @@
 
 use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::version::TreeVersion;
-use esker_lsm::{Seq, Snapshot, TreeChange, TreeId};
+use esker_lsm::{TreeChange, TreeId};
 use esker_model::definition::Repair;
 
 use super::options::{Compaction, OnRepair, RepairMethod, RepairOptions, RepairReport};
@@ -21,11 +21,6 @@ impl Handle {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
-        if options.bytes_per_second == Some(0) {
-            return Err(Error::bad_input(
-                "a repair needs a rate above 0 bytes a second",
-            ));
-        }
         self.superseded(Readable::Verified)?;
         self.shared.group.flush()?;
         self.repair_flushed(options, progress)
@@ -37,12 +32,16 @@ impl Handle {
         options: &RepairOptions,
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
+        if options.bytes_per_second == Some(0) {
+            return Err(Error::bad_input(
+                "a repair needs a rate above 0 bytes a second",
+            ));
+        }
         let group = &self.shared.group;
         let superseded = self.superseded(Readable::AsOpened)?;
         self.current.keep_obsolete(group)?;
-        let now = self.now();
-        let before = watermark(&now.snapshot, superseded);
-        let method = choose(options.method, &now, superseded)?;
+        let before = self.now();
+        let method = choose(options.method, &before, superseded)?;
         // An index under construction gets entries that the repair would not see.
         let _claim = match method {
             RepairMethod::Index => {
@@ -56,7 +55,7 @@ impl Handle {
             RepairMethod::Primary {
                 compaction: Compaction::After,
             } => {
-                group.compact(Some(now.layout.data))?;
+                group.compact(Some(before.layout.data))?;
                 let now = self.now();
                 // If the strategy changed concurrently, compactions may have dropped writes without
                 // a report.
@@ -65,32 +64,27 @@ impl Handle {
             }
             // An index may have been added before the claim.
             RepairMethod::Index => self.now(),
-            _ => now,
+            _ => before,
         };
         let known = now.snapshot.superseded(superseded);
         let known = known.ok_or_else(|| Error::damaged("the obsolete set is missing"))?;
         let work = RepairRun::new(group, superseded, now.snapshot.clone(), known, options);
         // If every write records what it replaces, a repair finds nothing.
-        let coverage = now.layout.coverage_at(Some(before));
-        let finds_nothing = coverage.of(Source::IndexEntries).is_always();
+        let coverage = now.layout.coverage_at(Some(work.watermark()));
+        let finds_nothing = coverage.complete_for(Source::IndexEntries).is_always();
         let result = if finds_nothing && options.method == RepairMethod::Auto {
             Ok(())
         } else {
             run_method(method, &work, &now.layout, progress)
         };
-        let finished = work.finish(result)?;
+        let report = work.finish(method, result)?;
         if let RepairMethod::Primary {
             compaction: Compaction::Before,
         } = method
         {
             group.compact(Some(now.layout.data))?;
         }
-        Ok(RepairReport {
-            method,
-            watermark_before: before,
-            watermark: watermark(&group.snapshot(), superseded),
-            ..finished
-        })
+        Ok(report)
     }
 
     /// The tree of the obsolete set. Creates it if the store is older than obsolete sets, and
@@ -180,23 +174,18 @@ fn is_undamaged(tree: &TreeVersion) -> bool {
     })
 }
 
-/// The repair watermark: every write that was superseded up to it is in the set.
-fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
-    let tree = snapshot.version().trees.get(&superseded);
-    tree.map_or(0, |tree| tree.repair_watermark())
-}
-
 /// The method to use in a view of the dataset with this obsolete set.
 ///
 /// # Errors
 /// [`Error::BadInput`] if the requested method does not fit.
 fn choose(method: RepairMethod, now: &View, superseded: TreeId) -> Result<RepairMethod> {
     let layout = &now.layout;
-    let watermark = watermark(&now.snapshot, superseded);
-    let complete = layout.coverage_at(Some(watermark)).loses_nothing();
+    let tree = now.snapshot.version().trees.get(&superseded);
+    let watermark = tree.map(|tree| tree.repair_watermark());
+    let complete = layout.coverage_at(watermark).loses_nothing();
     let settings = &layout.stored.settings;
     let by_key = complete && layout.keys.is_some();
-    let by_data = complete && maintenance::of(settings.maintenance).data_reports();
+    let by_data = complete && maintenance::strategy_of(settings.maintenance).data_reports();
     match method {
         RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
         RepairMethod::Auto if by_data => Ok(RepairMethod::Primary {

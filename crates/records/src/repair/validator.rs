@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use esker_lsm::coding::{ByteList, Own};
+use esker_lsm::coding::{ByteList, Misplaced, Own};
 use esker_lsm::sort::Sorted;
 use esker_lsm::version::ComponentId;
 use esker_lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
@@ -15,9 +15,6 @@ use super::work::{ObsoleteCollector, RepairRun, TaskResult};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Attribute;
-
-/// Entries between two checks of the rate limit and of cancellation.
-const STEP: u64 = 1024;
 
 /// Validates the entries of an index.
 pub(super) struct Validator<'w> {
@@ -46,6 +43,9 @@ struct ProbedEntry {
     seq: Seq,
 }
 
+/// The memory of a lookup for each key, beside its bytes.
+const LOOKUP_BYTES_PER_KEY: usize = size_of::<&[u8]>() + size_of::<Option<Seq>>();
+
 /// The conclusion from key filters about an index entry.
 pub(super) enum Shortcut {
     Valid,
@@ -62,7 +62,7 @@ impl<'w> Validator<'w> {
         layout: &Layout,
         drops_recorded: bool,
         attribute: &Attribute,
-    ) -> Validator<'w> {
+    ) -> Result<Validator<'w>> {
         let settings = &layout.stored.settings;
         // After a change of strategy the key trees do not show everything: they lack deletions, and
         // replacements from before the index's own tree began.
@@ -77,7 +77,7 @@ impl<'w> Validator<'w> {
         let filters_decide = tiers && settings.versions == 1;
         let (mut probed, mut pruned, mut spans) = (Vec::new(), Vec::new(), Vec::new());
         for component in runs(work, tree) {
-            let span = span(&component);
+            let span = span(&component)?;
             if filters_decide && converged && span.max <= work.watermark() {
                 pruned.push(span);
             } else {
@@ -85,7 +85,7 @@ impl<'w> Validator<'w> {
                 spans.push(span);
             }
         }
-        Validator {
+        Ok(Validator {
             work,
             spans,
             probed,
@@ -94,7 +94,7 @@ impl<'w> Validator<'w> {
             drops_recorded,
             has_every_write,
             versions: settings.versions as usize,
-        }
+        })
     }
 
     /// The number of entries that may be probed.
@@ -158,7 +158,6 @@ impl<'w> Validator<'w> {
             total.absorb(cursor);
             total
         };
-        let mut since_step = 0_u64;
         while let Some((key, seq)) = sorted.next_pair()? {
             if last.as_deref() != Some(key) {
                 newest.clear();
@@ -167,11 +166,7 @@ impl<'w> Validator<'w> {
                         newest.push(cursor.seq());
                     }
                     cursor.next()?;
-                    since_step += 1;
-                    if since_step >= STEP {
-                        since_step = 0;
-                        collector.pause(&total(&cursor.cost()))?;
-                    }
+                    collector.validation(|| total(&cursor.cost()))?;
                 }
                 let last = last.get_or_insert_default();
                 last.clear();
@@ -180,11 +175,7 @@ impl<'w> Validator<'w> {
             if self.is_obsolete(seq, &newest) {
                 collector.add(seq)?;
             }
-            since_step += 1;
-            if since_step >= STEP {
-                since_step = 0;
-                collector.pause(&total(&cursor.cost()))?;
-            }
+            collector.validation(|| total(&cursor.cost()))?;
         }
         collector.finish(&total(&cursor.cost()))
     }
@@ -199,31 +190,24 @@ impl<'w> Validator<'w> {
         // The keys in order, each once.
         let mut keys = ByteList::default();
         let mut index_entries: Vec<ProbedEntry> = Vec::new();
-        loop {
-            let more = match sorted.next_pair()? {
-                Some((key, seq)) => {
-                    if keys.last() != Some(key) {
-                        keys.push(key);
-                    }
-                    let key = keys.len() - 1;
-                    index_entries.push(ProbedEntry { key, seq });
-                    true
-                }
-                None => false,
-            };
-            let size =
-                keys.bytes() + keys.len() * 32 + index_entries.len() * size_of::<ProbedEntry>();
-            if more && size < self.work.share() {
-                continue;
+        while let Some((key, seq)) = sorted.next_pair()? {
+            if keys.last() != Some(key) {
+                keys.push(key);
             }
-            self.look_up(&keys, &index_entries, &mut collector)?;
-            if !more {
-                return collector.finish(&cost);
+            let key = keys.len() - 1;
+            index_entries.push(ProbedEntry { key, seq });
+            let size = keys.bytes()
+                + keys.len() * LOOKUP_BYTES_PER_KEY
+                + index_entries.len() * size_of::<ProbedEntry>();
+            if size >= self.work.share() {
+                self.look_up(&keys, &index_entries, &mut collector)?;
+                collector.pause(&cost)?;
+                keys.clear();
+                index_entries.clear();
             }
-            collector.pause(&cost)?;
-            keys.clear();
-            index_entries.clear();
         }
+        self.look_up(&keys, &index_entries, &mut collector)?;
+        collector.finish(&cost)
     }
 
     /// Validates index entries by one lookup of their keys.
@@ -255,14 +239,11 @@ impl<'w> Validator<'w> {
     }
 }
 
-/// The sequence numbers that a component spans.
-fn span(component: &Component) -> ComponentId {
+/// The sequence numbers that a run spans. A repair reads no memtables.
+fn span(component: &Component) -> std::result::Result<ComponentId, Misplaced> {
     match component {
-        Component::Run(run) => run.component(),
-        Component::Memtable(memtable) => {
-            let (min, max) = memtable.seq_bounds().unwrap_or((0, 0));
-            ComponentId { min, max }
-        }
+        Component::Run(run) => Ok(run.component()),
+        Component::Memtable(_) => Err(Misplaced::here()),
     }
 }
 

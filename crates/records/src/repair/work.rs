@@ -323,7 +323,8 @@ impl<'a> RepairRun<'a> {
         self.counts.entries.fetch_add(entries, Relaxed);
         let bytes = self.counts.bytes_read.fetch_add(bytes, Relaxed) + bytes;
         reporter.report();
-        if let Some(rate) = self.options.bytes_per_second.filter(|rate| *rate > 0) {
+        // A rate of 0 was refused.
+        if let Some(rate) = self.options.bytes_per_second {
             let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
             while let Some(rest) = due.checked_sub(self.start.elapsed())
                 && !rest.is_zero()
@@ -359,31 +360,33 @@ impl<'a> RepairRun<'a> {
             .supersede(self.superseded, &mut numbers, watermark)?)
     }
 
-    /// Writes the remaining findings, and moves the watermark if the repair is complete.
+    /// Writes the remaining findings, and moves the watermark if the repair, by `method`, is
+    /// complete.
     ///
     /// # Errors
     /// The error of the tasks; also any write error.
-    pub(super) fn finish(&self, result: TaskResult) -> Result<RepairReport> {
+    pub(super) fn finish(&self, method: RepairMethod, result: TaskResult) -> Result<RepairReport> {
         let complete = match result {
             Ok(()) => true,
             Err(Interrupted::Stopped) => false,
             Err(Interrupted::Failed(error)) => return Err(error),
         };
         let found = std::mem::take(&mut *self.buffer.lock());
-        let watermark = Some(self.target).filter(|target| complete && *target > self.watermark());
-        if !found.is_empty() || watermark.is_some() {
-            self.write(&found, watermark)?;
+        let before = self.watermark();
+        let moved = Some(self.target).filter(|target| complete && *target > before);
+        if !found.is_empty() || moved.is_some() {
+            self.write(&found, moved)?;
         }
         let counts = &self.counts;
         Ok(RepairReport {
-            method: RepairMethod::Auto,
+            method,
             entries: counts.entries.load(Relaxed),
             sorted: counts.sorted.load(Relaxed),
             spilled: counts.spilled.load(Relaxed),
             looked_up: counts.looked_up.load(Relaxed),
             found: counts.found.load(Relaxed),
-            watermark_before: self.watermark(),
-            watermark: self.watermark(),
+            watermark_before: before,
+            watermark: moved.unwrap_or(before),
             bytes_read: counts.bytes_read.load(Relaxed),
             elapsed: self.start.elapsed(),
             complete,
@@ -399,6 +402,8 @@ pub(super) struct ObsoleteCollector<'w> {
     pub(super) cost: Cost,
     /// Entries visited.
     entries: u64,
+    /// Steps of a validation since its last pause.
+    validated: u64,
     /// Bytes reported so far.
     reported_bytes: u64,
     /// Findings that are not in the buffer of the repair yet.
@@ -412,6 +417,7 @@ impl<'w> ObsoleteCollector<'w> {
             reporter,
             cost: Cost::default(),
             entries: 0,
+            validated: 0,
             reported_bytes: 0,
             found: Vec::new(),
         }
@@ -431,9 +437,22 @@ impl<'w> ObsoleteCollector<'w> {
     /// Reports entries and the bytes read since the last report.
     fn step(&mut self, entries: u64, scanned: &Cost) -> TaskResult {
         let bytes = scanned.bytes_read.get() + self.cost.bytes_read.get();
-        let new = bytes.saturating_sub(self.reported_bytes);
+        // Costs only grow.
+        let new = bytes.checked_sub(self.reported_bytes);
+        let new = new.ok_or_else(|| Misplaced::here())?;
         self.reported_bytes = bytes;
         self.run.step(entries, new, self.reporter)
+    }
+
+    /// Counts a step of the validation of visited entries, whose reads have cost `scanned` so far.
+    #[inline]
+    pub(super) fn validation(&mut self, scanned: impl FnOnce() -> Cost) -> TaskResult {
+        self.validated += 1;
+        if self.validated.is_multiple_of(STEP) {
+            self.pause(&scanned())
+        } else {
+            Ok(())
+        }
     }
 
     /// Reports the bytes read since the last report.

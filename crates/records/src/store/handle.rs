@@ -181,11 +181,16 @@ impl View {
     pub(crate) fn get(&self, key: Key) -> Result<Option<Record>> {
         self.dataset.current.usage.count_get();
         let cost = self.snapshot.cost();
-        cost.check()?;
-        let layout = || Arc::clone(&self.layout);
-        let record = record_of(key, self.layout.data, &self.snapshot, layout, &cost)?;
+        let record = self.read(key, &cost)?;
         self.dataset.shared.group.count(&cost);
         Ok(record)
+    }
+
+    /// As [`View::get`], as a part of another read, at its cost.
+    pub(crate) fn read(&self, key: Key, cost: &Cost) -> Result<Option<Record>> {
+        cost.check()?;
+        let layout = || Arc::clone(&self.layout);
+        record_of(key, self.layout.data, &self.snapshot, layout, cost)
     }
 
     /// The records of several keys, each at the index of its key. Looks the keys up in ascending

@@ -380,11 +380,7 @@ impl DatasetWrites {
             let Some(index) = attribute.index() else {
                 continue;
             };
-            let record = if place == Some(at) {
-                [value.as_slice(), json]
-            } else {
-                IndexEntry::APART
-            };
+            let record = (place == Some(at)).then_some([value.as_slice(), json]);
             attribute.tokenizer.each(extracted.values(at), |value| {
                 let index_entry = IndexEntry {
                     attribute,
@@ -458,7 +454,7 @@ impl DatasetWrites {
                         attribute,
                         value,
                         key,
-                        record: IndexEntry::APART,
+                        record: None,
                     };
                     index.cancel(writes, index_entry)
                 },

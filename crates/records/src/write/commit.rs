@@ -100,7 +100,7 @@ impl LookedUp {
             let layout = part.layout.clone();
             let replaced = Replaced::look_up(&layout, latest, &part.touched, &part.expected)?;
             let maintenance = layout.stored.settings.maintenance;
-            if maintenance::of(maintenance).at_commit() == AtCommit::CancelsEntries {
+            if maintenance::strategy_of(maintenance).at_commit() == AtCommit::CancelsEntries {
                 replaced.cancel(&layout, latest, &mut part.writes)?;
             }
             found.replaced = Some(replaced);

@@ -302,7 +302,7 @@ impl Replaced {
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> std::result::Result<(), Conflict> {
-        let at_commit = maintenance::of(layout.stored.settings.maintenance).at_commit();
+        let at_commit = maintenance::strategy_of(layout.stored.settings.maintenance).at_commit();
         let current = self.current_records(layout, at_commit, snapshot)?;
         self.check_conditions(&current, touched, expected)?;
         if let Some(old) = layout.old {
@@ -515,7 +515,7 @@ fn cancel_record(
                     attribute,
                     value,
                     key,
-                    record: IndexEntry::APART,
+                    record: None,
                 };
                 index.cancel(writes, index_entry)
             },

@@ -2,13 +2,13 @@
 //! together, without values. The type's encoding delimits the value, so a key is never found under
 //! another value that it begins with.
 
+use esker_lsm::read::estimate::Entries;
 use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
-use esker_model::schema::Value;
 
 use crate::error::Result;
 use crate::index::build::Build;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use crate::index::estimate::{self, ValuePosition};
+use crate::index::estimate::ValuePosition;
 use crate::index::kind::EntryWrites;
 use crate::index::walk::walk;
 use crate::index::{
@@ -46,9 +46,8 @@ impl IndexType for Composite {
             EntryWrites::One,
             best,
             &mut |entry, best| {
-                if entry.kind == Kind::Put
-                    && let Some((_, key)) = Value::split(attribute.ty, entry.key)
-                {
+                if entry.kind == Kind::Put {
+                    let (_, key) = attribute.split_key(self, entry.key)?;
                     best.offer(entry.seq, key);
                 }
                 Ok(())
@@ -57,12 +56,7 @@ impl IndexType for Composite {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        lookup.estimate(
-            attribute,
-            range,
-            ValuePosition::BeforeRecordKey,
-            &estimate::ENTRIES,
-        )
+        lookup.estimate(attribute, range, ValuePosition::BeforeRecordKey, &Entries)
     }
 
     /// Keys are only searched by prefix, so there is no key filter. A key is an index entry, and

@@ -165,8 +165,8 @@ impl WritePiece for Chunks {
 /// that no writer waits for the reads. Later changes to a list are in the memtables, and are found
 /// without I/O.
 struct Heads {
-    /// The head of each list, by its value.
-    found: HashMap<Vec<u8>, Option<Head>>,
+    /// The head of each list, by the value; `None` if there is no list.
+    by_value: HashMap<Vec<u8>, Option<Head>>,
     /// The snapshot of the lookup.
     snapshot: Snapshot,
 }
@@ -184,7 +184,7 @@ impl Head {
     /// The number of the chunk in the list of `value`.
     fn number(&self, value: &[u8]) -> std::result::Result<u32, Misplaced> {
         let suffix = self.key.strip_prefix(value).and_then(<[u8]>::first_chunk);
-        let complemented = suffix.ok_or_else(Misplaced::here)?;
+        let complemented = suffix.ok_or_else(|| Misplaced::here())?;
         Ok(u32::MAX - u32::from_be_bytes(*complemented))
     }
 }
@@ -192,15 +192,15 @@ impl Head {
 impl Heads {
     /// Reads the heads of all changed lists.
     fn look_up(changes: &[&DeferredChange], snapshot: &Snapshot) -> esker_lsm::Result<Heads> {
-        let mut found = HashMap::new();
+        let mut by_value = HashMap::new();
         for change in changes {
-            if let hash_map::Entry::Vacant(place) = found.entry(change.value.clone()) {
+            if let hash_map::Entry::Vacant(place) = by_value.entry(change.value.clone()) {
                 let cursor = snapshot.cursor(change.tree, 0);
                 place.insert(head(cursor, &change.value)?);
             }
         }
         Ok(Heads {
-            found,
+            by_value,
             snapshot: snapshot.clone(),
         })
     }
@@ -229,7 +229,8 @@ impl Heads {
         if let Some(newer) = newer.filter(|newer| newer.seq > seq) {
             return Ok(Some(newer));
         }
-        let known = self.found.get(&change.value).ok_or_else(overtaken)?;
+        let known = self.by_value.get(&change.value);
+        let known = known.ok_or_else(|| Misplaced::here())?;
         if let Some(known) = known {
             let now = snapshot.get_in_memory(change.tree, &known.key);
             if now.is_some_and(|now| now.seq > seq) {
@@ -265,7 +266,7 @@ impl Completion for Heads {
         let mut changes = changes.to_vec();
         changes.sort_by(|a, b| (&a.value, Reverse(a.ordinal)).cmp(&(&b.value, Reverse(b.ordinal))));
         for list in changes.chunk_by(|a, b| a.value == b.value) {
-            let change = list.first().ok_or_else(Misplaced::here)?;
+            let change = list.first().ok_or_else(|| Misplaced::here())?;
             let operator = PostingMerge {
                 chunk_bytes: CHUNK_BYTES,
                 versions: change.versions as usize,

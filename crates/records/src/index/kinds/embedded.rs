@@ -18,19 +18,18 @@ use esker_lsm::memtable::Memtable;
 use esker_lsm::synopsis::ValueRange;
 use esker_lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
 use esker_lsm::version::TableFile;
-use esker_lsm::{Component, Cursor, Kind};
+use esker_lsm::{Component, Cost, Cursor, Kind};
 use esker_model::definition::{MaintenanceSettings, Repair};
-use esker_model::record::RecordRef;
 
 use crate::error::Result;
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use crate::index::lookup::value_range;
+use crate::index::lookup::{value_range, zone_admits};
 use crate::index::queue::Queue;
-use crate::index::ranked::Ranked;
 use crate::index::summary_estimate;
 use crate::index::{
     Attribute, BestCandidates, IndexEntry, IndexType, Lookup, Origin, Range, Writes,
 };
+use crate::record;
 
 /// The embedded index.
 pub(super) struct Embedded;
@@ -44,6 +43,9 @@ const MAX_BLOCKS: usize = 64;
 /// The assumed number of matches per block, for a range. For a single value it is 1.
 const MATCHES_IN_RANGE: usize = 8;
 
+/// The most values of a memtable that are counted for an estimate.
+const MOST_COUNTED: u64 = 1000;
+
 /// The extent of a part of a table.
 #[derive(Clone, Copy)]
 enum Unit {
@@ -54,14 +56,44 @@ enum Unit {
     Block(BlockHint),
 }
 
+impl Unit {
+    /// The block, if it is one.
+    fn block(self) -> Option<BlockHint> {
+        match self {
+            Unit::Block(hint) => Some(hint),
+            Unit::Table | Unit::Partition(_) => None,
+        }
+    }
+}
+
 /// A table of a component, or a part of it, that waits to be searched.
 #[derive(Clone, Copy)]
 struct Part {
     /// The index of the component, counted from the newest.
     component: usize,
-    /// The index of the table in `Walk::tables`.
+    /// The index of the table in `Search::tables`.
     table: usize,
     unit: Unit,
+}
+
+/// A block that was taken from the queue.
+struct TakenBlock {
+    /// The best rank that it can contain.
+    rank: u64,
+    component: usize,
+    table: usize,
+    hint: BlockHint,
+}
+
+impl TakenBlock {
+    fn new(rank: u64, part: Part, hint: BlockHint) -> TakenBlock {
+        TakenBlock {
+            rank,
+            component: part.component,
+            table: part.table,
+            hint,
+        }
+    }
 }
 
 impl IndexType for Embedded {
@@ -140,7 +172,7 @@ pub(super) fn candidates(
     values: ValueRange,
     best: &mut BestCandidates,
 ) -> Result<()> {
-    let mut walk = Walk {
+    let mut search = Search {
         lookup,
         attribute,
         range,
@@ -151,15 +183,15 @@ pub(super) fn candidates(
     };
     for (at, component) in lookup.snapshot.components(lookup.data).iter().enumerate() {
         match component {
-            Component::Memtable(memtable) => walk.memtable(memtable, best)?,
+            Component::Memtable(memtable) => search.memtable(memtable, best)?,
             Component::Run(run) => {
                 for file in run.tables.iter() {
-                    walk.file(at, file, best);
+                    search.file(at, file, best);
                 }
             }
         }
     }
-    walk.run(best)
+    search.run(best)
 }
 
 /// Estimates how many records an index of summaries reads for a range. `values` is the same range
@@ -213,7 +245,7 @@ fn read_in_table(
 }
 
 /// Estimates the number of candidates for `range`; `values` is the same range in the form of the
-/// summaries.
+/// summaries. Only a plan pays for reading samples.
 pub(super) fn estimate(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -231,8 +263,8 @@ fn has_one_version_per_run(settings: &MaintenanceSettings) -> bool {
     settings.versions == 1 && settings.repair != Repair::Staged
 }
 
-/// The number of a memtable's values in the range. Counts to 1,000; then returns the size of the
-/// memtable.
+/// The number of a memtable's values in the range, counted to [`MOST_COUNTED`]; then the size of
+/// the memtable.
 fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) -> Result<u64> {
     let Some(slot) = memtable.slot_of(attribute.id) else {
         return Ok(memtable.len() as u64);
@@ -243,7 +275,7 @@ fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) 
     let mut count = 0;
     while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
         count += 1;
-        if count == 1000 {
+        if count == MOST_COUNTED {
             return Ok(memtable.len() as u64);
         }
         cursor.next()?;
@@ -252,7 +284,7 @@ fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) 
 }
 
 /// A search in progress.
-struct Walk<'a> {
+struct Search<'a> {
     lookup: &'a Lookup<'a>,
     attribute: &'a Attribute,
     range: &'a Range,
@@ -265,11 +297,11 @@ struct Walk<'a> {
     hints: Vec<BlockHint>,
 }
 
-impl Walk<'_> {
-    /// Offers the entries of a memtable's ordered map in the range.
+impl Search<'_> {
+    /// Offers the entries of a memtable in the range: by its ordered map, or, if it is older than the
+    /// index and has none, by all its records.
     fn memtable(&mut self, memtable: &Memtable, best: &mut BestCandidates) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
-        // A memtable older than the index has no map of it.
         if let Some(slot) = memtable.slot_of(self.attribute.id) {
             let (lo, hi) = self.range.key_bounds();
             let mut cursor = memtable.attribute_cursor(slot);
@@ -287,7 +319,10 @@ impl Walk<'_> {
         cursor.seek_first()?;
         while cursor.valid() {
             self.lookup.data_cost.check()?;
-            if cursor.seq() <= limit && cursor.kind() == Kind::Put && self.matches(cursor.value()) {
+            if cursor.seq() <= limit
+                && cursor.kind() == Kind::Put
+                && self.matches(cursor.value())?
+            {
                 best.offer(cursor.seq(), cursor.key());
             }
             cursor.next()?;
@@ -302,11 +337,13 @@ impl Walk<'_> {
     }
 
     /// True if a stored record has a value in the range.
-    fn matches(&self, record: &[u8]) -> bool {
-        RecordRef::parse(record).is_some_and(|record| {
-            let inside = |value: &[u8]| self.range.contains(value);
-            self.attribute.any_value(&record, inside)
-        })
+    ///
+    /// # Errors
+    /// Damage if the record is malformed.
+    fn matches(&self, stored: &[u8]) -> Result<bool> {
+        let record = record::parse(stored)?;
+        let inside = |value: &[u8]| self.range.contains(value);
+        Ok(self.attribute.any_value(&record, inside))
     }
 
     /// Queues a file that may contain a match.
@@ -316,14 +353,10 @@ impl Walk<'_> {
             best.note_skipped();
             return;
         }
-        let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
-        if let Some((_, zone)) = zone {
-            esker_lsm::Cost::add(&cost.synopses_probed, 1);
-            let overlaps = zone
-                .as_ref()
-                .is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
-            if !overlaps {
-                esker_lsm::Cost::add(&cost.synopses_negative, 1);
+        if let Some(admits) = zone_admits(meta, self.attribute.id, &self.values) {
+            Cost::add(&cost.synopses_probed, 1);
+            if !admits {
+                Cost::add(&cost.synopses_negative, 1);
                 return;
             }
         }
@@ -343,18 +376,17 @@ impl Walk<'_> {
             match head.item.unit {
                 Unit::Table => self.table(head.item, best)?,
                 Unit::Partition(partition) => self.partition(head.item, partition, best)?,
-                Unit::Block(_) => {
-                    blocks.push(head);
+                Unit::Block(hint) => {
+                    blocks.push(TakenBlock::new(head.rank, head.item, hint));
                     let per_block = match self.range.point() {
                         Some(_) => 1,
                         None => MATCHES_IN_RANGE,
                     };
                     let together = (best.missing() / per_block).clamp(1, MAX_BLOCKS);
-                    let is_block = |part: &Part| matches!(part.unit, Unit::Block(_));
                     while blocks.len() < together
-                        && let Some(next) = self.queue.pop_if(is_block)
+                        && let Some((next, hint)) = self.queue.pop_map(|part| part.unit.block())
                     {
-                        blocks.push(next);
+                        blocks.push(TakenBlock::new(next.rank, next.item, hint));
                     }
                     self.blocks(&mut blocks, best)?;
                 }
@@ -363,14 +395,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The open table of a part.
-    fn opened(&self, part: Part) -> Result<Arc<Table>> {
-        Ok(self.tables.item(part.table)?.table()?.clone())
+    /// The table with this index, open.
+    fn opened(&self, table: usize) -> Result<Arc<Table>> {
+        Ok(self.tables.item(table)?.table()?.clone())
     }
 
     /// Queues the blocks that the table's map gives, or else the partitions that may match.
     fn table(&mut self, part: Part, best: &mut BestCandidates) -> Result<()> {
-        let table = self.opened(part)?;
+        let table = self.opened(part.table)?;
         let (cost, slot) = (self.lookup.data_cost, table.slot_of(self.attribute.id));
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
@@ -387,9 +419,9 @@ impl Walk<'_> {
         }
         for partition in 0..table.partitions() {
             let (min, max) = table.partition_bounds(partition);
-            esker_lsm::Cost::add(&cost.synopses_probed, 1);
+            Cost::add(&cost.synopses_probed, 1);
             if slot.is_some_and(|slot| !table.partition_may_match(partition, slot, &self.values)) {
-                esker_lsm::Cost::add(&cost.synopses_negative, 1);
+                Cost::add(&cost.synopses_negative, 1);
                 continue;
             }
             let unit = Unit::Partition(partition);
@@ -400,7 +432,7 @@ impl Walk<'_> {
 
     /// Queues the blocks of a partition that may match.
     fn partition(&mut self, part: Part, partition: usize, best: &mut BestCandidates) -> Result<()> {
-        let table = self.opened(part)?;
+        let table = self.opened(part.table)?;
         let cost = self.lookup.data_cost;
         let mut hints = std::mem::take(&mut self.hints);
         hints.clear();
@@ -424,28 +456,24 @@ impl Walk<'_> {
 
     /// Reads blocks, and offers their matches, best first, as long as a block can contain a better
     /// candidate.
-    fn blocks(&mut self, blocks: &mut Vec<Ranked<Part>>, best: &mut BestCandidates) -> Result<()> {
+    fn blocks(&mut self, blocks: &mut Vec<TakenBlock>, best: &mut BestCandidates) -> Result<()> {
         if best.missing() > MAX_BLOCKS {
             // All blocks are needed: in storage order, neighbours are read together.
-            blocks.sort_by_key(|queued| match queued.item.unit {
-                Unit::Block(hint) => (queued.item.table, hint.partition, hint.block),
-                _ => (queued.item.table, 0, 0),
-            });
+            blocks.sort_by_key(|block| (block.table, block.hint.partition, block.hint.block));
         }
         let mut wanted = Vec::with_capacity(blocks.len());
-        for queued in blocks.iter() {
-            let Unit::Block(hint) = queued.item.unit else {
-                return Err(Misplaced::here().into());
-            };
-            wanted.push((self.opened(queued.item)?, hint));
+        for block in blocks.iter() {
+            wanted.push((self.opened(block.table)?, block.hint));
         }
         let read = entries_of_blocks(&wanted, self.lookup.data_cost)?;
-        debug_assert_eq!(read.len(), blocks.len());
-        for (queued, entries) in blocks.drain(..).zip(read) {
-            if best.is_beyond(queued.rank) {
+        if read.len() != blocks.len() {
+            return Err(Misplaced::here().into());
+        }
+        for (block, entries) in blocks.drain(..).zip(read) {
+            if best.is_beyond(block.rank) {
                 best.note_skipped();
             } else {
-                self.block(queued.item.component, entries, best)?;
+                self.block(block.component, entries, best)?;
             }
         }
         Ok(())
@@ -459,16 +487,13 @@ impl Walk<'_> {
         best: &mut BestCandidates,
     ) -> Result<()> {
         while entries.advance()? {
-            if entries.kind() == Kind::Put && self.matches(entries.value()) {
+            if entries.kind() == Kind::Put && self.matches(entries.value())? {
                 // A copy, so that the record does not keep its whole block in memory. If a run may
                 // have several versions of a record, its component does not show which is the
                 // newest.
                 let bring = || {
-                    if has_one_version_per_run(self.lookup.settings) {
-                        Some((entries.value().into(), Origin::Component(component)))
-                    } else {
-                        None
-                    }
+                    has_one_version_per_run(self.lookup.settings)
+                        .then(|| (entries.value().into(), Origin::Component(component)))
                 };
                 best.offer_with(entries.seq(), entries.key(), bring);
             }

@@ -25,17 +25,17 @@ use esker_lsm::synopsis::ValueRange;
 use esker_lsm::table::{ReadOptions, TableMeta};
 use esker_lsm::version::{ComponentId, Run};
 use esker_lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
-use esker_model::record::RecordRef;
 
 use super::embedded;
 use crate::coverage::{Coverage, Source};
 use crate::error::Result;
 use crate::index::cost::{Access, Figures};
-use crate::index::lookup::value_range;
+use crate::index::lookup::{value_range, zone_admits};
 use crate::index::{
     Attribute, BestCandidates, FilterRule, IndexEntry, IndexType, Lookup, Origin, Range, Recency,
     Writes,
 };
+use crate::record;
 
 /// The range filter.
 pub(super) struct Filter;
@@ -73,8 +73,7 @@ impl IndexType for Filter {
         best: &mut BestCandidates,
     ) -> Result<()> {
         let order = best.order();
-        let behind = lookup.snapshot.components(lookup.data).len();
-        each_match(lookup, attribute, range, order, &mut Offer { best, behind })
+        each_match(lookup, attribute, range, order, &mut Offer { best })
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
@@ -128,8 +127,6 @@ impl IndexType for Filter {
 /// Offers the matching records as candidates.
 struct Offer<'b> {
     best: &'b mut BestCandidates,
-    /// The index of a component behind all others: validation then probes all components.
-    behind: usize,
 }
 
 impl MatchVisitor for Offer<'_> {
@@ -145,7 +142,7 @@ impl MatchVisitor for Offer<'_> {
         let origin = if is_current {
             Origin::Current
         } else {
-            Origin::Component(self.behind)
+            Origin::SomeComponents
         };
         // A copy: the record must not keep the other records of its block in memory.
         let bring = || Some((record.into(), origin));
@@ -161,11 +158,12 @@ enum ScanPlan {
         parts: Vec<Part>,
         obsolete: Superseded,
     },
-    /// The components are merged: the newest entry of a key is current if its number is above
-    /// `sure_after`; otherwise a component that is not read may have a newer one.
+    /// The components are merged. The newest entry of a key is current, except for entries up to
+    /// `unsure_up_to`: their replacements were not necessarily recorded, so a component that is not
+    /// read may have a newer one.
     Merged {
         components: Vec<Component>,
-        sure_after: Seq,
+        unsure_up_to: Option<Seq>,
     },
 }
 
@@ -181,7 +179,7 @@ impl ScanPlan {
         let settings = lookup.settings;
         let superseded = lookup.superseded.and_then(|tree| snapshot.superseded(tree));
         let coverage = Coverage::new(settings, superseded.as_ref());
-        let complete = coverage.of(Source::DataVersions).is_always();
+        let complete = coverage.complete_for(Source::DataVersions).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
         let probed = tables(&all);
         let plan = match (lookup.filter_rule, superseded, attribute.widened) {
@@ -195,19 +193,17 @@ impl ScanPlan {
                     obsolete,
                 }
             }
-            (rule, _, widened) => {
-                let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
-                let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
-                // Replacements of writes up to this one were not necessarily recorded.
-                let sure_after = match &widened {
-                    Some(_) => settings.since.max(attribute.since),
-                    None => 0,
-                };
+            (FilterRule::ReplacedValues, _, Some(widened)) => {
+                let replaced = zones.spans(&snapshot.components(widened));
                 ScanPlan::Merged {
-                    components: zones.components_to_merge(&components, widened.as_deref()),
-                    sure_after,
+                    components: zones.components_to_merge(&components, Some(&replaced)),
+                    unsure_up_to: Some(settings.since.max(attribute.since)),
                 }
             }
+            _ => ScanPlan::Merged {
+                components: zones.components_to_merge(&components, None),
+                unsure_up_to: None,
+            },
         };
         let skipped = probed - plan.tables();
         Cost::add(&lookup.data_cost.synopses_probed, probed);
@@ -238,12 +234,7 @@ impl Zones {
     /// False if a table certainly has no value of the range. A table older than the index has no
     /// filter.
     fn admit(&self, meta: &TableMeta) -> bool {
-        let zone = meta.zones.iter().find(|(id, _)| *id == self.id);
-        zone.is_none_or(|(_, zone)| {
-            let overlaps =
-                |(min, max): &(Vec<u8>, Option<Vec<u8>>)| self.values.overlaps(min, max.as_deref());
-            zone.as_ref().is_some_and(overlaps)
-        })
+        zone_admits(meta, self.id, &self.values).unwrap_or(true)
     }
 
     /// The spans of the components of replaced values that may have a value of the range.
@@ -361,8 +352,8 @@ pub(crate) fn each_match(
         }
         ScanPlan::Merged {
             components,
-            sure_after,
-        } => scan.merged(&components, sure_after, visitor),
+            unsure_up_to,
+        } => scan.merged(&components, unsure_up_to, visitor),
     }
 }
 
@@ -374,17 +365,29 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// True if a stored record has a value in the range; with `only`, if this is the first such
-    /// value.
-    fn matches(&self, record: &[u8], only: Option<&[u8]>) -> bool {
-        let mut is_first = true;
-        RecordRef::parse(record).is_some_and(|record| {
-            self.attribute.any_value(&record, |value| {
-                let inside = self.range.contains(value);
-                is_first = only.is_none_or(|only| !inside || only == value);
-                inside
-            })
-        }) && is_first
+    /// True if a stored record has a value in the range.
+    ///
+    /// # Errors
+    /// Damage if the record is malformed.
+    fn matches(&self, stored: &[u8]) -> Result<bool> {
+        let record = record::parse(stored)?;
+        let inside = |value: &[u8]| self.range.contains(value);
+        Ok(self.attribute.any_value(&record, inside))
+    }
+
+    /// True if `value` is the first value of a stored record in the range.
+    ///
+    /// # Errors
+    /// Damage if the record is malformed.
+    fn matches_first(&self, stored: &[u8], value: &[u8]) -> Result<bool> {
+        let record = record::parse(stored)?;
+        let mut is_first = false;
+        self.attribute.any_value(&record, |each| {
+            let is_inside = self.range.contains(each);
+            is_first = is_inside && each == value;
+            is_inside
+        });
+        Ok(is_first)
     }
 
     /// Scans one part by itself.
@@ -411,7 +414,7 @@ impl Scan<'_> {
                 && seq <= self.lookup.snapshot.seq()
                 && visitor.wants(seq, seq)
                 && !superseded.contains(seq)
-                && self.matches(cursor.value(), None)
+                && self.matches(cursor.value())?
             {
                 visitor.visit(seq, cursor.key(), cursor.value(), true)?;
             }
@@ -440,7 +443,7 @@ impl Scan<'_> {
                 && !superseded.contains(seq)
                 && let Some(entry) = memtable.get(key, seq)
                 // A record with several values in the range is taken at its first one.
-                && self.matches(entry.value, Some(cursor.key()))
+                && self.matches_first(entry.value, cursor.key())?
             {
                 visitor.visit(seq, key, entry.value, true)?;
             }
@@ -453,7 +456,7 @@ impl Scan<'_> {
     fn merged(
         &self,
         components: &[Component],
-        sure_after: Seq,
+        unsure_up_to: Option<Seq>,
         visitor: &mut dyn MatchVisitor,
     ) -> Result<()> {
         let size = components.iter().filter_map(run_of).map(Run::size).sum();
@@ -465,9 +468,10 @@ impl Scan<'_> {
             let seq = cursor.seq();
             if cursor.kind() == Kind::Put
                 && visitor.wants(seq, seq)
-                && self.matches(cursor.value(), None)
+                && self.matches(cursor.value())?
             {
-                visitor.visit(seq, cursor.key(), cursor.value(), seq > sure_after)?;
+                let is_current = unsure_up_to.is_none_or(|unsure| seq > unsure);
+                visitor.visit(seq, cursor.key(), cursor.value(), is_current)?;
             }
             cursor.next()?;
         }

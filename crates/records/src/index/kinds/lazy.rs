@@ -4,12 +4,13 @@
 //! value are ordered newest first, within a component and between components, so a top-K lookup
 //! stops early.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 use esker_model::posting::{self, Posting, PostingList, PostingMerge};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::build::{Build, ListBuilder, WritePiece};
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::estimate::{Postings, ValuePosition};
@@ -163,9 +164,10 @@ pub(super) fn entries_of_piece(
     entry: Entry<'_>,
     visit: &mut VisitPosting<'_>,
 ) -> Result<()> {
-    each_posting(entry.stored, entry.seq, attribute, &mut |posting| {
+    let list = parse(entry.stored, entry.seq, attribute)?;
+    visit_list(list, attribute, &mut |posting| {
         visit(entry.value, posting.key, posting.seq, posting.cancel)?;
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     })
 }
 
@@ -195,52 +197,34 @@ pub(super) fn offer_piece(
     }
     visit_list(list, attribute, &mut |posting| {
         if posting.cancel {
-            return Ok(true);
+            return Ok(ControlFlow::Continue(()));
         }
         if best.order() == Recency::Newest && best.is_beyond(Recency::Newest.rank(posting.seq)) {
             best.note_skipped();
-            return Ok(false);
+            return Ok(ControlFlow::Break(()));
         }
         best.offer(posting.seq, posting.key);
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     })
-}
-
-/// Visits the postings of a piece, newest first, until `visit` returns false.
-fn each_posting(
-    piece: &[u8],
-    seq: Seq,
-    attribute: &Attribute,
-    visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
-) -> Result<()> {
-    visit_list(parse(piece, seq, attribute)?, attribute, visit)
 }
 
 /// Parses a piece; `seq` is the number of the entry that holds it.
 fn parse<'p>(piece: &'p [u8], seq: Seq, attribute: &Attribute) -> Result<PostingList<'p>> {
-    PostingList::parse(piece, seq).map_err(|_| malformed(attribute))
+    PostingList::parse(piece, seq).map_err(|_| attribute.malformed("posting list"))
 }
 
-/// Visits the postings of a list, newest first, until `visit` returns false.
+/// Visits the postings of a list, newest first, until `visit` breaks.
 fn visit_list(
     list: PostingList<'_>,
     attribute: &Attribute,
-    visit: &mut dyn FnMut(Posting<'_>) -> Result<bool>,
+    visit: &mut dyn FnMut(Posting<'_>) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let mut postings = list.reader();
-    while let Some(posting) = postings.next().map_err(|_| malformed(attribute))? {
-        if !visit(posting)? {
+    let malformed = |_| attribute.malformed("posting list");
+    while let Some(posting) = postings.next().map_err(malformed)? {
+        if visit(posting)?.is_break() {
             break;
         }
     }
     Ok(())
-}
-
-/// The error for a malformed list in the attribute's index.
-#[cold]
-fn malformed(attribute: &Attribute) -> Error {
-    Error::damaged(format!(
-        "index of {}: malformed posting list",
-        attribute.path
-    ))
 }

@@ -8,6 +8,7 @@
 //! whatever the maintenance strategy drops.
 
 use esker_lsm::TreeOptions;
+use esker_lsm::coding::Misplaced;
 
 use super::z::{self, Offered, Z};
 use crate::error::Result;
@@ -21,12 +22,13 @@ pub(super) struct Clustered;
 
 impl IndexType for Clustered {
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        let tree = index_entry.attribute.index_tree()?;
+        let record = index_entry.record.ok_or_else(|| Misplaced::here())?;
         let mut key = std::mem::take(&mut writes.scratch);
         key.clear();
         key.extend_from_slice(index_entry.value);
         key.extend_from_slice(index_entry.key);
-        let tree = index_entry.attribute.index_tree()?;
-        let result = writes.batch.also_parts(tree, &key, &index_entry.record);
+        let result = writes.batch.also_parts(tree, &key, &record);
         writes.scratch = key;
         Ok(result?)
     }

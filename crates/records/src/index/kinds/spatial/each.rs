@@ -1,18 +1,18 @@
 //! Walks over the entries in trees of points whose points lie in a range.
 
-use esker_lsm::coding::Misplaced;
 use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
 use esker_model::range::Range;
 
 use super::ranges::{bounds, meets};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::walk::walk_where;
 use crate::index::{
-    Attribute, BestCandidates, EntryWrites, Lookup, TreeEntry, VisitEntryOr, VisitError, Window,
+    Attribute, BestCandidates, EntryWrites, Lookup, TreeEntry, TreeRange, VisitEntryOr, VisitError,
+    Window,
 };
-use esker_model::record::RecordRef;
+use crate::record;
 
 /// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
 /// order.
@@ -73,26 +73,25 @@ pub(super) fn each_put<E: VisitError>(
     best: &mut BestCandidates,
     visit: &mut VisitPut<'_, E>,
 ) -> std::result::Result<(), E> {
-    let index = attribute
-        .index()
-        .ok_or_else(|| Error::from(Misplaced::here()))?;
+    let index = attribute.required_index()?;
     let tree = attribute.index_tree()?;
     let keep = |file: &TableFile| meets(file, range);
     let bounds = bounds(lookup, attribute, range, index)?;
-    let ranges: Vec<KeyRange<'_>> = bounds
-        .iter()
-        .map(|bounds| (bounds.lo.as_slice(), bounds.hi.as_deref()))
-        .collect();
+    let ranges: Vec<KeyRange<'_>> = bounds.iter().map(TreeRange::keys).collect();
     let exact = bounds.iter().all(|bounds| bounds.exact);
-    let visit = &mut |entry: TreeEntry<'_>, best: &mut BestCandidates| match index
-        .split(attribute.ty, entry.key)
-    {
-        Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
-            visit(value, key, &entry, best)
+    let visit_inside = &mut |entry: TreeEntry<'_>, best: &mut BestCandidates| {
+        if entry.kind != Kind::Put {
+            return Ok(());
         }
-        _ => Ok(()),
+        let (value, key) = attribute.split_key(index, entry.key)?;
+        if exact || range.contains(value) {
+            visit(value, key, &entry, best)
+        } else {
+            Ok(())
+        }
     };
-    walk_where(lookup, tree, &ranges, &keep, EntryWrites::One, best, visit)
+    let one = EntryWrites::One;
+    walk_where(lookup, tree, &ranges, &keep, one, best, visit_inside)
 }
 
 /// A record with several times has several entries in the location tree. True if `value` is that of
@@ -109,8 +108,7 @@ pub(crate) fn stands_for_record(
     if attribute.ty.timed_space().is_none() {
         return Ok(true);
     }
-    let record =
-        RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+    let record = record::parse(stored)?;
     let mut values = record.attributes();
     let first = values.find(|(id, value)| *id == attribute.id && admits(value));
     Ok(first.is_some_and(|(_, first)| first == value))

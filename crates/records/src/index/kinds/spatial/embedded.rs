@@ -46,16 +46,15 @@ fn boxes(region: &Region) -> Vec<Corners> {
 impl EmbeddedPoints {
     /// The range in the form of the summaries.
     fn values(&self, range: &Range) -> ValueRange {
-        let all = ValueRange::in_boxes(vec![Corners::default()]);
-        match (range.regions.first(), range.point()) {
-            (Some(region), _) => ValueRange::in_boxes(boxes(region)),
-            (None, Some(point)) => point
-                .get(first_coordinate(self.dimensions)..)
-                .map_or(all, |corner| {
-                    ValueRange::in_boxes(vec![(corner.to_vec(), corner.to_vec())])
-                }),
-            (None, None) => all,
-        }
+        let point = range.point();
+        let corner = point.and_then(|point| point.get(first_coordinate(self.dimensions)..));
+        let boxes = match (range.regions.first(), corner) {
+            (Some(region), _) => boxes(region),
+            (None, Some(corner)) => vec![(corner.to_vec(), corner.to_vec())],
+            // The box of all points includes those of any range.
+            (None, None) => vec![Corners::default()],
+        };
+        ValueRange::in_boxes(boxes)
     }
 }
 

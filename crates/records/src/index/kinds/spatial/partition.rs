@@ -163,28 +163,28 @@ impl<const D: usize> Partitioner for Boxes<D> {
     }
 
     fn cut(&self, output: &Cutting<'_>) -> Box<dyn Cutter> {
-        let rects = |bounds: &[&[u8]]| -> Vec<Rect<D>> {
-            let rects = bounds.iter().filter_map(|bounds| rect(bounds));
-            rects.collect()
+        let rects = |bounds: &[&[u8]]| -> Option<Vec<Rect<D>>> {
+            bounds.iter().map(|bounds| rect(bounds)).collect()
         };
-        let mut within = rects(output.within);
-        if within.is_empty() || within.len() < output.within.len() {
-            within = vec![[[0, u64::MAX]; D]];
-        }
+        // With unknown or malformed bounds, a key may lie anywhere.
+        let within = rects(output.within).filter(|within| !within.is_empty());
+        // The engine refuses output beside a table with malformed bounds, which overlap all others,
+        // however it is cut.
+        let beside = rects(output.beside);
         let tables = output.bytes.div_ceil(output.table_size.max(1));
         Box::new(Tiles::new(
             output.sample.iter().map(|key| coordinates(key)).collect(),
             tables.clamp(1, MAX_TILES) as usize,
-            within,
-            &rects(output.beside),
+            within.unwrap_or_else(|| vec![[[0, u64::MAX]; D]]),
+            &beside.unwrap_or_default(),
         ))
     }
 }
 
 /// A node of the tree of cuts.
 enum Node {
-    /// A cut: the lower side is the first node, the upper side the second.
-    Cut(Cut, usize, usize),
+    /// A cut, and the nodes of its two sides.
+    Cut { cut: Cut, low: usize, high: usize },
     /// An uncut region, with the number of its table once it has keys.
     Leaf(Option<usize>),
 }
@@ -248,50 +248,55 @@ impl<const D: usize> Tiles<D> {
         let (in_low, in_high) = points.into_iter().partition(|point| holds(low, *point));
         let low = self.cut(clipped(low), in_low, &near, depth + 1);
         let high = self.cut(clipped(high), in_high, &near, depth + 1);
-        self.add(Node::Cut(cut, low, high))
+        self.add(Node::Cut { cut, low, high })
     }
 
     /// Packs points into slices by this coordinate, and each slice by the next coordinates. Returns
     /// the index of the node.
     fn pack(&mut self, mut points: Vec<Coordinates<D>>, tables: usize, dimension: usize) -> usize {
-        let left = D.saturating_sub(dimension);
-        if left == 0 || tables <= 1 {
+        if dimension == D || tables <= 1 {
             return self.add(Node::Leaf(None));
         }
         // The number of slices that makes the tiles about cubic.
-        let slices = match left {
+        let slices = match D - dimension {
             1 => tables,
-            _ => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
+            left => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
         };
         let along = |point: &Coordinates<D>| *point.own(dimension);
         points.sort_unstable_by_key(along);
         let cuts = quantiles(points.iter().map(along), slices);
-        let per_slice = tables.div_ceil(slices.max(1));
-        let mut regions = Vec::new();
-        for end in cuts.into_iter().chain([u64::MAX]) {
+        let per_slice = tables.div_ceil(slices);
+        let mut lower = Vec::new();
+        for end in cuts {
             let after = points.split_off(points.partition_point(|point| along(point) <= end));
             let slice = std::mem::replace(&mut points, after);
-            regions.push((end, self.pack(slice, per_slice, dimension + 1)));
+            let node = self.pack(slice, per_slice, dimension + 1);
+            lower.push(Slice { end, node });
         }
-        self.joined(&regions, dimension)
+        let last = self.pack(points, per_slice, dimension + 1);
+        self.joined(&lower, last, dimension)
     }
 
-    /// Joins neighbouring regions, each with its upper bound, into one node.
-    fn joined(&mut self, parts: &[(u64, usize)], dimension: usize) -> usize {
-        let (first, second) = parts.split_at(parts.len() / 2);
-        match (first.last(), second) {
-            (None, [(_, only)]) => *only,
-            (Some((at, _)), _) => {
-                let cut = Cut { dimension, at: *at };
-                let (a, b) = (
-                    self.joined(first, dimension),
-                    self.joined(second, dimension),
-                );
-                self.add(Node::Cut(cut, a, b))
-            }
-            (None, _) => self.add(Node::Leaf(None)),
-        }
+    /// Joins neighbouring slices into one node: `lower` and, above them, the node `last`.
+    fn joined(&mut self, lower: &[Slice], last: usize, dimension: usize) -> usize {
+        let (low, from_middle) = lower.split_at(lower.len() / 2);
+        let Some((middle, high)) = from_middle.split_first() else {
+            return last;
+        };
+        let at = middle.end;
+        let low = self.joined(low, middle.node, dimension);
+        let high = self.joined(high, last, dimension);
+        let cut = Cut { dimension, at };
+        self.add(Node::Cut { cut, low, high })
     }
+}
+
+/// A slice of a region, below another one.
+struct Slice {
+    /// Its greatest coordinate.
+    end: u64,
+    /// The index of its node.
+    node: usize,
 }
 
 /// Separates the coordinates up to `at` from those above.
@@ -400,7 +405,7 @@ impl<const D: usize> Cutter for Tiles<D> {
         let mut at = self.nodes.len() - 1;
         loop {
             match self.nodes.own_mut(at) {
-                Node::Cut(cut, low, high) => {
+                Node::Cut { cut, low, high } => {
                     at = if cut.is_below(&point) { *low } else { *high };
                 }
                 Node::Leaf(part) => {

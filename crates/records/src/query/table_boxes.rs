@@ -60,7 +60,7 @@ impl View {
                     Some((bounds, _)) => Some(bounds),
                     None => sampled_box(attribute.ty, file)?,
                 };
-                // The sampled keys may have no points, such as those of other values.
+                // No sampled key has a point.
                 let Some(bounds) = bounds else { continue };
                 boxes.push(TableBox {
                     table: meta.number,
@@ -79,7 +79,8 @@ impl View {
     }
 }
 
-/// The box around the points at the ends of a table and in its partition keys.
+/// The box around the points at the ends of a table and in its partition keys. Keys without a point
+/// are skipped: those of other values, and partition keys, which are cut off where they can be.
 fn sampled_box(ty: Type, file: &TableFile) -> Result<Option<Bounds>> {
     let (meta, table) = (file.meta(), file.table()?);
     let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];
