@@ -310,7 +310,7 @@ pub(super) fn rule_out(
         if Some(at) == common {
             continue;
         }
-        let Some((window, among)) = SoughtWrites::of(order, candidates) else {
+        let Some((window, among)) = SoughtWrites::with_window(order, candidates) else {
             return Ok(());
         };
         let mut best = BestCandidates::new(window).only(among);
