@@ -38,8 +38,8 @@ enum Step {
 
 /// A page of the lists.
 struct ListPage {
-    /// At most [`MAX_QUEUED`] notifications, sorted by number.
-    found: Vec<Notification>,
+    /// At most [`MAX_QUEUED`], sorted by number.
+    notifications: Vec<Notification>,
     /// The numbers of those among them that came too late.
     too_late: HashSet<Seq>,
 }
@@ -57,7 +57,7 @@ pub struct Inbox {
     has_more: bool,
     /// Notifications up to this number were returned.
     seen: Seq,
-    /// The lists were read up to this number.
+    /// The lists were read up to this number; 0 before the first page.
     read: Seq,
 }
 
@@ -301,16 +301,16 @@ impl Inbox {
         let mut state = self.queue.state.lock();
         let withdrawn = state.withdrawn.take();
         let ListPage {
-            mut found,
+            mut notifications,
             too_late,
         } = page?;
         // Only the consumer takes it.
         let withdrawn = withdrawn.ok_or_else(|| Misplaced::here())?;
-        self.has_more = found.len() == MAX_QUEUED;
-        self.read = found.last().map_or(self.read, |last| last.seq);
+        self.has_more = notifications.len() == MAX_QUEUED;
+        self.read = notifications.last().map_or(self.read, |last| last.seq);
         // From here on withdrawals change the page itself.
-        found.retain(|found| !withdrawn.contains(&found.seq) && !too_late.contains(&found.seq));
-        state.page.extend(found);
+        notifications.retain(|new| !withdrawn.contains(&new.seq) && !too_late.contains(&new.seq));
+        state.page.extend(notifications);
         Ok(())
     }
 
@@ -331,31 +331,37 @@ impl Inbox {
         let Some(entry) = &self.entry else {
             // The subscription does not exist any more.
             return Ok(ListPage {
-                found: Vec::new(),
+                notifications: Vec::new(),
                 too_late: HashSet::new(),
             });
         };
-        let DirectoryEntry { topics, forms } = DirectoryEntry::decode(entry)?;
-        let page = Page {
-            after: self.seen.max(self.read),
-            max_len: MAX_QUEUED,
-            precedence: JoinPrecedence::AsPublished,
-        };
-        let mut found = Vec::new();
-        for form in &forms {
-            let mut prepared = self.inner.prepare_form(&topics, form)?;
-            prepared.made = self.inner.now();
+        let entry = DirectoryEntry::decode(entry)?;
+        let mut notifications = Vec::new();
+        for form in entry.forms() {
+            let mut prepared = self.inner.prepare_form(&entry.topics, form)?;
+            prepared.made_at = self.inner.now();
             if form.form != form.id {
                 // The renewal returned earlier publications.
                 prepared.begins = form.form;
             }
-            found.extend(self.inner.page(&view, &prepared, form.form, page)?);
+            let page = Page {
+                after: self.seen.max(self.read),
+                max_len: MAX_QUEUED,
+                precedence: JoinPrecedence::AsPublished {
+                    id: form.id,
+                    form: form.form,
+                },
+            };
+            notifications.extend(self.inner.page(&view, &prepared, page)?);
         }
-        found.sort_by_key(|notification| notification.seq);
-        found.dedup_by_key(|notification| notification.seq);
-        found.truncate(MAX_QUEUED);
-        let too_late = self.too_late(&view, &forms, &found)?;
-        Ok(ListPage { found, too_late })
+        notifications.sort_by_key(|notification| notification.seq);
+        notifications.dedup_by_key(|notification| notification.seq);
+        notifications.truncate(MAX_QUEUED);
+        let too_late = self.too_late(&view, &entry, &notifications)?;
+        Ok(ListPage {
+            notifications,
+            too_late,
+        })
     }
 
     /// The late publications among these that were written when the store had forgotten the
@@ -363,25 +369,25 @@ impl Inbox {
     fn too_late(
         &self,
         view: &View,
-        forms: &[StoredSubscription<'_>],
-        found: &[Notification],
+        entry: &DirectoryEntry<'_>,
+        notifications: &[Notification],
     ) -> Result<HashSet<Seq>> {
-        let (Some(first), Some(last)) = (found.first(), found.last()) else {
+        let (Some(first), Some(last)) = (notifications.first(), notifications.last()) else {
             return Ok(HashSet::new());
         };
         let inner = &self.inner;
         let directory = inner.trees.directory;
         let late = read_late(&view.snapshot, directory, first.seq, last.seq)?;
-        let is_too_late = |found: &&Notification| {
+        let is_too_late = |new: &&Notification| {
             let was_stored = |form: &StoredSubscription<'_>, clock: u64| {
                 let until = inner.remembered_until(form.to, form.user);
-                form.has_met(found.seq, found.time) && inner.drop_time(until) > clock
+                form.has_met(new.seq, new.time) && inner.drop_time(until) > clock
             };
-            let clock = late.get(&found.seq);
-            clock.is_some_and(|clock| !forms.iter().any(|form| was_stored(form, *clock)))
+            let clock = late.get(&new.seq);
+            clock.is_some_and(|clock| !entry.forms().any(|form| was_stored(form, *clock)))
         };
-        let too_late = found.iter().filter(is_too_late);
-        Ok(too_late.map(|found| found.seq).collect())
+        let too_late = notifications.iter().filter(is_too_late);
+        Ok(too_late.map(|new| new.seq).collect())
     }
 }
 
