@@ -76,6 +76,7 @@ impl Broker {
             from_log: 0,
             log_read: Instant::now(),
             is_complete: false,
+            // No publication has the number 0.
             seen: after.unwrap_or(0),
         };
         follow.catch_up()?;
@@ -184,8 +185,8 @@ impl Follow {
         None
     }
 
-    /// Reads the log up to now, even if `pending` is not empty: the log may withdraw publications in
-    /// it. Stops early if `pending` is full, or if the log was read just before.
+    /// Reads the log up to now, even if `pending` is not empty: the log may withdraw publications
+    /// in it. Stops early if `pending` is full, or if the log was read just before.
     fn read_log(&mut self) -> Result<LogRead> {
         // Beside the writer each read costs calls to the file system.
         let is_early = self.inner.store.is_reader() && self.log_read.elapsed() < LOG_INTERVAL;

@@ -115,7 +115,7 @@ impl Broker {
         let (ends, queue) = (ended.clone(), inbox.queue.clone());
         let run = move || {
             while !ends.load(Ordering::SeqCst) {
-                match inbox.wait_or(MAX_WAIT, &ends) {
+                match inbox.take(Some(Instant::now() + MAX_WAIT), &ends) {
                     Ok(Some(notification)) => call(Ok(notification)),
                     Ok(None) => {}
                     Err(esker::Error::Closed) => return,
@@ -125,7 +125,7 @@ impl Broker {
         };
         let thread = std::thread::Builder::new().name("esker-inbox".to_owned());
         let thread = thread.spawn(run).map_err(|source| esker::Error::Io {
-            path: Default::default(),
+            path: format!("the inbox of subscription {subscription}").into(),
             op: "start a thread",
             source: Arc::new(source),
         })?;
@@ -168,7 +168,7 @@ impl Inbox {
         reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
-        self.wait(Duration::ZERO)
+        self.take(None, &AtomicBool::new(false))
     }
 
     /// The next notification; waits for it for at most `most`. `None` if that time has passed;
@@ -178,14 +178,14 @@ impl Inbox {
     /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store is closed while it
     /// waits.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        self.wait_or(most, &AtomicBool::new(false))
+        let until = (!most.is_zero()).then(|| Instant::now() + most.min(MAX_WAIT));
+        self.take(until, &AtomicBool::new(false))
     }
 
-    /// As [`Inbox::wait`], but returns `None` when `stop` is set, too. Setting it must be followed
-    /// by a notification of the queue's signal.
-    fn wait_or(&mut self, most: Duration, stop: &AtomicBool) -> Result<Option<Notification>> {
-        let until = Instant::now() + most.min(MAX_WAIT);
-        let is_late = || Instant::now() >= until;
+    /// The next notification. Waits for it until a time, or until `stop` is set; setting it must be
+    /// followed by a notification of the queue's signal. Without a time, does not wait, and `None`
+    /// means that there is none yet.
+    fn take(&mut self, until: Option<Instant>, stop: &AtomicBool) -> Result<Option<Notification>> {
         let mut has_read = false;
         loop {
             match self.step() {
@@ -193,15 +193,17 @@ impl Inbox {
                 Step::Again => {}
                 Step::ReadPage => {
                     // The whole page may have expired. The next call continues behind it.
-                    if has_read && !most.is_zero() && is_late() {
+                    if has_read && until.is_some_and(|until| Instant::now() >= until) {
                         return Ok(None);
                     }
                     self.read_page()?;
                     has_read = true;
                 }
                 Step::Wait => {
-                    let is_over = most.is_zero() || stop.load(Ordering::SeqCst);
-                    if is_over || !self.wait_for_publisher(until, stop)? {
+                    let Some(until) = until.filter(|_| !stop.load(Ordering::SeqCst)) else {
+                        return Ok(None);
+                    };
+                    if !self.wait_for_publisher(until, stop)? {
                         return Ok(None);
                     }
                 }

@@ -358,5 +358,5 @@ fn sortable(number: f64) -> u64 {
 /// The leading `bits` bits, at most 64, of a number; 0 for no bits.
 fn leading_bits(number: u64, bits: u8) -> u64 {
     debug_assert!(bits <= 64);
-    number.checked_shr(64 - u32::from(bits)).unwrap_or(0)
+    if bits == 0 { 0 } else { number >> (64 - bits) }
 }

@@ -157,8 +157,8 @@ pub(crate) fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<
         // The cursor stays within the prefix.
         let encoded = cursor.key().strip_prefix(b"s");
         let shape = Shape::decode(encoded.ok_or_else(|| Misplaced::here())?);
-        let until = <[u8; 8]>::try_from(cursor.value()).ok();
-        let (Some(shape), Some(until)) = (shape, until) else {
+        let until = <[u8; 8]>::try_from(cursor.value());
+        let (Some(shape), Ok(until)) = (shape, until) else {
             return Err(damaged("a shape in the directory is malformed"));
         };
         let until = Time::from_le_bytes(until);

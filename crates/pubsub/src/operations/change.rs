@@ -200,6 +200,7 @@ impl Rewrite<'_> {
     ) -> NewestForm<'n> {
         let mut form = new.form.copy();
         let replaces = match change {
+            // It makes no form.
             Change::End => false,
             // A renewal may change which stored publications match, if one may have a time behind
             // the earlier of the two ends.

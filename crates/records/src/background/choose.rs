@@ -17,7 +17,7 @@
 use esker_model::definition::Maintenance;
 
 use crate::maintenance::cost;
-use crate::maintenance::cost::{CANDIDATES, FIRST, Workload};
+use crate::maintenance::cost::{CANDIDATES, Workload};
 
 /// The present strategy is kept unless another one is cheaper by this factor, so that they do not
 /// alternate.
@@ -48,21 +48,21 @@ pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
         strategy,
         micros_per_write: cost(strategy, work),
     });
-    let of = |strategy| cost(strategy, work);
+    let cost_of = |strategy| cost(strategy, work);
     let reason = match cheapest(work) {
         cheapest if cheapest == strategy => format!(
             "{strategy} costs least: {:.2} us a write with its queries{}",
-            of(strategy),
+            cost_of(strategy),
             if strategy == present {
                 String::new()
             } else {
-                format!(", {present} {:.2}", of(present))
+                format!(", {present} {:.2}", cost_of(present))
             }
         ),
         cheapest => format!(
             "{cheapest} would cost {:.2} us a write with its queries, {strategy} costs {:.2}: less than {MIN_GAIN} times as much",
-            of(cheapest),
-            of(strategy)
+            cost_of(cheapest),
+            cost_of(strategy)
         ),
     };
     Choice {
@@ -75,8 +75,15 @@ pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
 
 /// The candidate that costs least.
 fn cheapest(work: &Workload) -> Maintenance {
-    let by_cost = |a: &Maintenance, b: &Maintenance| cost(*a, work).total_cmp(&cost(*b, work));
-    CANDIDATES.into_iter().min_by(by_cost).unwrap_or(FIRST)
+    let cheaper = |best: Maintenance, other: Maintenance| {
+        if cost(other, work) < cost(best, work) {
+            other
+        } else {
+            best
+        }
+    };
+    let [first, others @ ..] = CANDIDATES;
+    others.into_iter().fold(first, cheaper)
 }
 
 /// The candidate to use: the cheapest one, or the present one if that is not much more expensive.
