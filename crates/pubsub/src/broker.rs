@@ -72,22 +72,21 @@ static SLOTS: Mutex<Vec<Weak<BrokerSlot>>> = Mutex::new(Vec::new());
 impl BrokerSlot {
     /// The slot of a store.
     fn of(store: ExtensionStore) -> Arc<BrokerSlot> {
-        // Dropped behind the lock: the last handle of a store closes it.
+        // Declared before the lock, so that it is dropped after it: the last handle of a store
+        // closes it.
         let mut others: Vec<Arc<BrokerSlot>> = Vec::new();
         let mut slots = SLOTS.lock();
         slots.retain(|slot| slot.strong_count() > 0);
         others.extend(slots.iter().filter_map(Weak::upgrade));
-        let same = others
-            .iter()
-            .find(|slot| slot.store.is_of_same_store(&store));
-        let found = same.cloned().unwrap_or_else(|| {
-            let broker = Mutex::default();
-            let new = Arc::new(BrokerSlot { store, broker });
-            slots.push(Arc::downgrade(&new));
-            new
+        if let Some(same) = (others.iter()).find(|slot| slot.store.is_of_same_store(&store)) {
+            return same.clone();
+        }
+        let new = Arc::new(BrokerSlot {
+            store,
+            broker: Mutex::default(),
         });
-        drop(slots);
-        found
+        slots.push(Arc::downgrade(&new));
+        new
     }
 
     /// The broker of the store. If none is open, calls `prepare`, and opens it.
@@ -269,17 +268,20 @@ impl Inner {
         };
         let directory = tree(DIRECTORY)?;
         let snapshot = store.snapshot();
-        let stored = snapshot.version().trees.get(&directory);
-        let config = stored.and_then(|tree| Config::decode(&tree.config));
-        let config = config.ok_or_else(|| damaged("its configuration is malformed"))?;
-        let (publications, subscriptions) = match config.architecture {
-            Architecture::DualDb => (tree(LISTS)?, tree(LISTS)?),
-            Architecture::TwoDb => (tree(PUBLICATIONS)?, tree(SUBSCRIPTIONS)?),
-            Architecture::RepQueries => (tree(PUBLICATIONS)?, tree(PUBLICATIONS)?),
-        };
+        let config = (snapshot.version().trees.get(&directory))
+            .and_then(|tree| Config::decode(&tree.config))
+            .ok_or_else(|| damaged("its configuration is malformed"))?;
         let trees = Trees {
-            publications,
-            subscriptions,
+            publications: tree(match config.architecture {
+                Architecture::DualDb => LISTS,
+                Architecture::TwoDb | Architecture::RepQueries => PUBLICATIONS,
+            })?,
+            subscriptions: tree(match config.architecture {
+                Architecture::DualDb => LISTS,
+                Architecture::TwoDb => SUBSCRIPTIONS,
+                // No subscription is stored.
+                Architecture::RepQueries => PUBLICATIONS,
+            })?,
             directory,
         };
         let latest = read_latest(&snapshot, directory)?;
@@ -350,6 +352,7 @@ impl Broker {
 impl Inner {
     /// The time of the store's clock, in the broker's unit.
     pub(crate) fn now(&self) -> Time {
+        // A clock that is set too far ahead for the unit shows the last of all times.
         let ticks = i64::try_from(self.store.now()).unwrap_or(i64::MAX);
         ticks.saturating_mul(i64::from(self.config.resolution))
     }
@@ -375,8 +378,8 @@ impl Inner {
     /// True if a publication has expired since it was found; the expiry is recorded. False while
     /// the clock may be wrong, since a consumer does not meet a skipped publication again. (Reads
     /// of the lists skip it all the same.)
-    pub(crate) fn has_expired(&self, found: &Notification) -> bool {
-        let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
+    pub(crate) fn has_expired(&self, publication: &Notification) -> bool {
+        let Some(expires) = publication.expires.filter(|expires| *expires <= self.now()) else {
             return false;
         };
         if self.store.unconfirmed_time().is_some() {
@@ -437,7 +440,9 @@ impl Inner {
 
     /// The cells that hold an element at this place.
     pub(crate) fn cells(&self, extent: &Extent) -> Vec<Cell> {
-        (self.cells_of)(extent, self.config.depth)
+        let cells = (self.cells_of)(extent, self.config.depth);
+        debug_assert!(!cells.is_empty(), "each place lies in a cell");
+        cells
     }
 
     /// True if one tree holds the lists of publications and of subscriptions, so that one walk can

@@ -6,7 +6,8 @@
 //! publication waits for those before it. No publisher waits for a consumer: a consumer whose queue
 //! is full, or that may lack a publication because a match failed, is *behind* and reads the lists.
 //!
-//! Invariants: `order` is sorted by number, and so is each queue.
+//! Invariants: `order` is sorted by number, and so is each queue. Each entry of `order` has a guard
+//! ([`MatchGuard`]), which sets its outcome at the latest when it is dropped: so no entry stays.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,7 +123,8 @@ impl Deliveries {
             return None;
         }
         let mut order = self.order.lock();
-        // The next publication after a failed write gets the same number.
+        // The next publication after a failed write gets the same number, perhaps before the guard
+        // of the failed one is dropped.
         debug_assert!(
             order.back().is_none_or(|last| last.seq <= seq),
             "publications are announced in the order of commits"
@@ -143,7 +145,11 @@ impl Deliveries {
     /// Sets the outcome of a publication, and delivers all outcomes that no longer wait for others.
     fn finish(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
-        let running = order.iter_mut().find(|running| running.seq == seq);
+        // Of entries with one number at most one is of a publication that was written; it does not
+        // matter which of them gets which outcome.
+        let is_running =
+            |running: &&mut RunningPublication| running.seq == seq && running.outcome.is_none();
+        let running = order.iter_mut().find(is_running);
         debug_assert!(running.is_some(), "a publication is finished once");
         if let Some(running) = running {
             running.outcome = Some(outcome);
@@ -182,8 +188,9 @@ impl Deliveries {
     /// Withdraws a publication from queues and pages, and from those still to be delivered.
     pub(crate) fn retract(&self, seq: Seq) {
         let mut order = self.order.lock();
-        // A publication that was delivered already is not in `order`.
-        if let Some(running) = order.iter_mut().find(|running| running.seq == seq) {
+        // A publication that was delivered already is not in `order`. A failed write before it may
+        // have the same number.
+        for running in order.iter_mut().filter(|running| running.seq == seq) {
             running.is_retracted = true;
         }
         let queues = self.queues.lock();
@@ -249,7 +256,7 @@ impl Deliveries {
 }
 
 /// A publication that is being matched. Dropping the guard delivers the outcome: unknown, unless
-/// [`MatchGuard::found`] was called.
+/// [`MatchGuard::set_matches`] was called.
 pub(crate) struct MatchGuard<'d> {
     deliveries: &'d Deliveries,
     seq: Seq,
@@ -259,7 +266,7 @@ pub(crate) struct MatchGuard<'d> {
 impl MatchGuard<'_> {
     /// Sets the subscriptions that the publication matches. Calls `notification` if one of them has
     /// a consumer.
-    pub(crate) fn found(
+    pub(crate) fn set_matches(
         &mut self,
         subscriptions: impl Iterator<Item = Seq>,
         notification: impl FnOnce() -> Notification,

@@ -5,7 +5,9 @@ use fastrand::Rng;
 use super::stored;
 
 use crate::forms::config::Config;
-use crate::forms::element::{Element, StoredChange, StoredPublication, StoredSubscription};
+use crate::forms::element::{
+    Element, StoredChange, StoredPublication, StoredSubscription, Threshold,
+};
 use crate::forms::place::{Place, Region};
 use crate::forms::topic::TopicFilter;
 use crate::lists::directory::{DirectoryEntry, encode_entry};
@@ -64,20 +66,19 @@ fn subscription(rng: &mut Rng, place: Place) -> StoredSubscription<'static> {
         form: rng.u64(..),
         id: rng.u64(..),
         begins: 0,
-        ended: 5,
-        made: rng.i64(..),
+        ended: Some(5),
+        made_at: rng.i64(..),
         from: rng.i64(..),
         to: rng.i64(..),
-        joins: rng.bool(),
-        filed: rng.bool(),
+        is_self_join: rng.bool(),
+        is_filed: rng.bool(),
         user: b"ann",
         tag: b"tag",
         place,
-        condition: "a = 1",
+        condition: Some("a = 1"),
         change: rng.bool().then(|| StoredChange {
             path: "p".into(),
-            is_relative: true,
-            threshold: 0.5,
+            threshold: Threshold::Percent(0.5),
         }),
     }
 }
@@ -92,8 +93,8 @@ fn damaged_bytes_are_refused_and_never_panic() {
         let topics: TopicFilter = "a/+/10/#".parse().unwrap();
         let entry = encode_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
         let decoded_entry = DirectoryEntry::decode(&entry).unwrap();
-        let read = (decoded_entry.topics, decoded_entry.forms.len());
-        assert_eq!(read, (topics, 1));
+        assert_eq!(decoded_entry.forms().count(), 1);
+        assert_eq!(decoded_entry.topics, topics);
         for source in [
             whole,
             entry,

@@ -68,10 +68,8 @@ pub use consumers::repeated_queries::{OnMatch, RepeatedQueries};
 pub use consumers::watch::Watch;
 pub use forms::cell::{Cell, MAX_DEPTH};
 pub use forms::config::{Architecture, Config, Granularity};
-pub use forms::element::Time;
-pub use forms::message::{
-    Match, Notification, Publication, Published, Subscribed, Subscription, Threshold,
-};
+pub use forms::element::{Threshold, Time};
+pub use forms::message::{Match, Notification, Publication, Published, Subscribed, Subscription};
 pub use forms::place::{Place, Region};
 pub use forms::topic::{MAX_LEVELS, Topic, TopicFilter};
 pub use lists::trees::PubSub;

@@ -8,7 +8,7 @@ use esker::{Error, Expr, Path, Result};
 use esker_model::condition::Filter;
 use quick_cache::sync::Cache;
 
-use crate::forms::element::{StoredChange, StoredSubscription, Time, damaged};
+use crate::forms::element::{Threshold, Time, damaged};
 use crate::forms::place::{Extent, Place, Region};
 use crate::lists::spans::NumberAt;
 
@@ -35,6 +35,16 @@ pub(crate) struct PublicationParts<'a> {
     pub(crate) time: Time,
     pub(crate) place: &'a Extent,
     pub(crate) body: &'a [u8],
+}
+
+/// The parts of a subscription that decide a match, next to its topics.
+#[derive(Clone, Copy)]
+pub(crate) struct SubscriptionParts<'a> {
+    /// Its interval, both ends included.
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+    pub(crate) place: &'a Place,
+    pub(crate) condition: Option<&'a str>,
 }
 
 impl MatchCache {
@@ -94,41 +104,41 @@ impl MatchCache {
     }
 
     /// True if the interval, the place and the condition of a subscription admit a publication.
-    /// The threshold is checked by [`StoredChange::is_met`], once the previous number is known.
+    /// The threshold is checked by [`Threshold::is_exceeded`], once the previous number is known.
     ///
     /// # Errors
     /// [`Error::BadInput`] or [`Error::Condition`] if the stored place or condition is malformed.
     pub(crate) fn admits(
         &self,
-        subscription: &StoredSubscription<'_>,
-        parts: &PublicationParts<'_>,
+        subscription: &SubscriptionParts<'_>,
+        publication: &PublicationParts<'_>,
     ) -> Result<bool> {
-        if parts.time < subscription.from || parts.time > subscription.to {
+        if publication.time < subscription.from || publication.time > subscription.to {
             return Ok(false);
         }
-        if subscription.place != Place::Anywhere
-            && !parts.place.is_for(&*self.extent(&subscription.place)?)
+        if *subscription.place != Place::Anywhere
+            && !publication.place.is_for(&*self.extent(subscription.place)?)
         {
             return Ok(false);
         }
-        Ok(subscription.condition.is_empty()
-            || self
-                .filter(subscription.condition)?
-                .matches_json(parts.body))
+        match subscription.condition {
+            Some(condition) => Ok(self.filter(condition)?.matches_json(publication.body)),
+            None => Ok(true),
+        }
     }
 }
 
-impl StoredChange {
-    /// True if the number changed by more than the threshold. False without a previous number.
-    pub(crate) fn is_met(&self, now: Option<f64>, previous: Option<f64>) -> bool {
+impl Threshold {
+    /// True if a number changed by more than the threshold. False if the publication has no number,
+    /// or there is no previous one.
+    pub(crate) fn is_exceeded(self, now: Option<f64>, previous: Option<f64>) -> bool {
         let (Some(now), Some(previous)) = (now, previous) else {
             return false;
         };
         let moved = (now - previous).abs();
-        if self.is_relative {
-            moved * 100.0 > self.threshold * previous.abs()
-        } else {
-            moved > self.threshold
+        match self {
+            Threshold::Absolute(by) => moved > by,
+            Threshold::Percent(by) => moved * 100.0 > by * previous.abs(),
         }
     }
 }

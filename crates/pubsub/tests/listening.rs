@@ -171,8 +171,10 @@ impl Feeds {
         }
         let feeds = &mut self.feeds;
         self.woken.serve(|at| {
-            let (feed, next) = &mut feeds[at];
-            missing -= take(feed, next);
+            // The last wake-up of a feed that has left may come after its last change was taken.
+            if let Some((feed, next)) = feeds.get_mut(at) {
+                missing -= take(feed, next);
+            }
             missing == 0
         });
     }

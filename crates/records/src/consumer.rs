@@ -47,7 +47,7 @@ fn scoped(data: TreeId, name: &str) -> String {
 }
 
 /// Splits a name in the engine: the dataset's data tree and the consumer's own name; `None` for a
-/// consumer of the whole store.
+/// consumer of the whole store. No version wrote other names that begin with a 0 byte.
 fn split_scoped(kept: &str) -> Option<(TreeId, &str)> {
     let (data, name) = kept.strip_prefix('\0')?.split_once('\0')?;
     Some((data.parse().ok()?, name))
@@ -181,44 +181,41 @@ impl Store {
     /// See [`crate::Database::change_consumers`]. Omits consumers of dropped datasets.
     pub(crate) fn consumers(&self) -> Result<Vec<ChangeConsumer>> {
         let datasets = self.dataset_states();
-        let kept = self.group.log_consumers()?.into_iter();
-        let all = kept.filter_map(|(kept, position, keeps_bytes)| {
+        let mut consumers = Vec::new();
+        for (kept, position, keeps_bytes) in self.group.log_consumers()? {
             let (name, dataset) = match split_scoped(&kept) {
                 None => (kept.as_str(), None),
-                Some((data, name)) => {
-                    let dataset = datasets.iter().find(|dataset| dataset.data == data)?;
-                    (name, Some(dataset.name()))
-                }
+                Some((data, name)) => match datasets.iter().find(|dataset| dataset.data == data) {
+                    Some(dataset) => (name, Some(dataset)),
+                    None => continue,
+                },
             };
-            Some(ChangeConsumer {
+            consumers.push(ChangeConsumer {
                 name: name.to_string(),
-                dataset,
+                dataset: dataset.map(|dataset| dataset.name()),
                 position,
                 keeps_bytes,
                 lag_bytes: self.group.log_bytes_behind(position),
-                unread_for: None,
-            })
-        });
-        let mut all: Vec<_> = all.collect();
-        for consumer in &mut all {
-            let dataset = consumer.dataset.as_deref();
-            let data = datasets
-                .iter()
-                .find(|one| Some(one.name().as_str()) == dataset);
-            consumer.unread_for =
-                match self.unread_since(consumer.position, data.map(|one| one.data)) {
-                    Ok(since) => since.map(|since| {
-                        let now = (self.group.options().clock)();
-                        Duration::from_millis(now.saturating_sub(since))
-                    }),
-                    Err(
-                        esker_lsm::Error::PositionExpired { .. }
-                        | esker_lsm::Error::OtherHistory { .. },
-                    ) => None,
-                    Err(error) => return Err(error.into()),
-                };
+                unread_for: self.unread_for(position, dataset.map(|dataset| dataset.data))?,
+            });
         }
-        Ok(all)
+        Ok(consumers)
+    }
+
+    /// The age of the first change after `position` ([`Store::unread_since`]); `None` if there is
+    /// none, or its age is unknown.
+    fn unread_for(&self, position: Position, data: Option<TreeId>) -> Result<Option<Duration>> {
+        match self.unread_since(position, data) {
+            Ok(since) => Ok(since.map(|since| {
+                let now = (self.group.options().clock)();
+                // The clock may have been set back.
+                Duration::from_millis(now.saturating_sub(since))
+            })),
+            Err(
+                esker_lsm::Error::PositionExpired { .. } | esker_lsm::Error::OtherHistory { .. },
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The time at which the first change after `position` was written, in milliseconds since 1970:
@@ -243,8 +240,8 @@ impl Store {
 
     /// Releases the log that is kept for consumers of datasets that do not exist.
     pub(crate) fn release_orphans(&self) -> Result<()> {
-        let version = self.group.snapshot();
-        let trees = &version.version().trees;
+        let snapshot = self.group.snapshot();
+        let trees = &snapshot.version().trees;
         let is_orphan =
             |kept: &str| split_scoped(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
         let kept = self.group.log_consumers()?;
@@ -334,17 +331,22 @@ impl Handle {
             return Ok(true);
         }
         // A consumer of an earlier version, with any name that this version accepted.
-        Ok(split_scoped(name).is_none() && group.release_log(name)?)
+        if split_scoped(name).is_some() {
+            return Ok(false);
+        }
+        let released = group.release_log(name);
+        released.map_err(|error| in_use(error, name, &self.name()))
     }
 
     /// See [`crate::Dataset::change_consumer`].
     pub(crate) fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
-        let mut all = self.shared.consumers()?;
-        all.retain(|one| one.name == name);
-        let own = |one: &&ChangeConsumer| one.dataset.as_deref() == Some(self.name().as_str());
-        let found = all.iter().find(own);
-        Ok(found
-            .or_else(|| all.iter().find(|one| one.dataset.is_none()))
-            .cloned())
+        let own = Some(self.name());
+        let mut consumers = self.shared.consumers()?;
+        consumers.retain(|consumer| {
+            consumer.name == name && (consumer.dataset == own || consumer.dataset.is_none())
+        });
+        // That of the dataset before one of the whole store.
+        consumers.sort_by_key(|consumer| consumer.dataset.is_none());
+        Ok(consumers.into_iter().next())
     }
 }

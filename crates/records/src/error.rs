@@ -1,13 +1,13 @@
 //! The errors of this crate: one enum whose variants name the object that they concern, its classes
 //! for comparing, and the conversions from the engine's and the model's errors.
 
-use esker_lsm::coding::{Misplaced, Own};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_lsm::Position;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_model::Key;
 use esker_model::condition::ParseError;
 use esker_model::schema::{KeyError, Path, RecordError};
@@ -458,6 +458,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::Io { path, op, source } => Error::Io { path, op, source },
             esker_lsm::Error::DiskFull { path } => Error::DiskFull { path },
             esker_lsm::Error::SnapshotExists { .. } => Error::Exists(text),
+            esker_lsm::Error::ConsumerInUse { .. } => Error::Busy(text),
             esker_lsm::Error::UnknownSnapshot { name } => Error::UnknownSnapshot { name },
             esker_lsm::Error::Closed => Error::Closed,
             esker_lsm::Error::ReadOnly => Error::ReadOnly,

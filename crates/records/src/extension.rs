@@ -259,9 +259,9 @@ impl ExtensionStore {
         durability: Durability,
         complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
     ) -> Result<(Seq, T)> {
-        let (ticket, made) = self.append_with(batch, durability, complete)?;
+        let (ticket, completed) = self.append_with(batch, durability, complete)?;
         self.acknowledge(ticket)?;
-        Ok((ticket.last(), made))
+        Ok((ticket.last(), completed))
     }
 
     /// The first half of [`ExtensionStore::write_with`], to be followed by
@@ -276,16 +276,16 @@ impl ExtensionStore {
         mut complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
     ) -> Result<(Ticket, T)> {
         self.check_own(batch.trees())?;
-        let mut made = None;
+        let mut completed = None;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            made = Some(complete(batch, first, before)?);
+            completed = Some(complete(batch, first, before)?);
             let own = self.check_own_in(before, batch.trees());
             own.map_err(|error| esker_lsm::Error::Invalid(error.to_string()))
         };
         let group = &self.store.group;
         let ticket = group.append_with(batch, durability, &mut complete)?;
         // The engine appends no batch without completing it.
-        Ok((ticket, made.ok_or_else(|| Misplaced::here())?))
+        Ok((ticket, completed.ok_or_else(|| Misplaced::here())?))
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the

@@ -34,13 +34,13 @@ use std::time::{Duration, Instant};
 
 use esker_lsm::entry::Timed;
 use esker_lsm::{Commit, Kind, Listening, Position, Seq, Tail, TreeId, Wake};
-use esker_model::{Key, PrimaryKey};
+use esker_model::schema::KeyType;
+use esker_model::{Key, PrimaryKey, Record};
 
 use crate::bodies::CommitBodies;
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::Handle;
-use esker_model::Record;
 
 /// Where a feed begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,69 +333,103 @@ impl<K: PrimaryKey> Changes<K> {
         self.tail.is_ended()
     }
 
-    /// Adds the changes of a commit to `pending`.
+    /// Adds the changes of a commit to `pending`. The tail does not return the commit again: every
+    /// readable change is added, and the first error is returned.
     fn add_changes_of(&mut self, commit: &Commit) -> Result<()> {
         let layout = self.dataset.layout();
-        let (data, expiry, key_type) = (layout.data, layout.expiry, self.dataset.key_type());
-        let (history, returned) = (commit.position().history, self.returned.seq);
-        let mut replaced = match layout.old.filter(|_| self.with_old) {
+        let replaced = match layout.old.filter(|_| self.with_old) {
             Some(old) => Some(replaced_records(commit, old)?),
             None => None,
         };
-        let bodies = CommitBodies::of(commit, &layout);
-        let mut result = Ok(());
-        let pending = &mut self.pending;
+        let mut changes = CommitChanges {
+            data: layout.data,
+            expiry: layout.expiry,
+            key_type: self.dataset.key_type(),
+            history: commit.position().history,
+            after: self.returned.seq,
+            replaced,
+            bodies: CommitBodies::of(commit, &layout),
+            pending: &mut self.pending,
+        };
+        let mut failed = None;
         commit.each(&mut |tree, seq, kind, key, value| {
-            // The deletion of the expiry entry has the number of the deletion of its record.
-            if Some(tree) == expiry
-                && kind == Kind::Delete
-                && let Some(last) = pending.back_mut()
-                && last.position.seq == seq
-            {
-                last.kind = ChangeKind::Expired;
-            }
-            if tree != data {
-                return;
-            }
-            let stored = match stored_in(kind, value) {
-                Ok(stored) => stored.map(|stored| bodies.with_body(seq, stored)),
-                Err(error) => {
-                    result = Err(error);
-                    return;
-                }
+            let added = if tree == changes.data {
+                changes.add(seq, kind, key, value)
+            } else {
+                changes.note_expiry(tree, seq, kind);
+                Ok(())
             };
-            // The next change of the key in this commit replaces this one's record.
-            let before = match (&mut replaced, stored) {
-                (None, _) => None,
-                (Some(replaced), Some(stored)) => {
-                    let stored = stored.to_vec();
-                    replaced.insert(key.to_vec(), ReplacedRecord { seq, stored })
-                }
-                (Some(replaced), None) => replaced.remove(key),
-            };
-            if seq <= returned {
-                return;
-            }
-            let key = Key::from_encoded(key_type, key.to_vec());
-            let record =
-                |seq: Seq, stored: &[u8]| record::returned(key.clone(), seq, stored.into());
-            let new = stored.map(|stored| record(seq, stored)).transpose();
-            let before = before.map(|old| record(old.seq, &old.stored)).transpose();
-            match new.and_then(|new| Ok((new, before?))) {
-                Ok((record, old)) => pending.push_back(Change {
-                    kind: match record {
-                        Some(_) => ChangeKind::Put,
-                        None => ChangeKind::Deleted,
-                    },
-                    key,
-                    position: Position { history, seq },
-                    record,
-                    old,
-                }),
-                Err(error) => result = Err(error),
+            if let Err(error) = added {
+                failed.get_or_insert(error);
             }
         });
-        result
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Decodes the operations of a commit to a dataset, in their order.
+struct CommitChanges<'a> {
+    /// The trees of the records and of the expiry times.
+    data: TreeId,
+    expiry: Option<TreeId>,
+    key_type: KeyType,
+    /// The history of the commit's position.
+    history: u64,
+    /// Changes up to this number were returned before.
+    after: Seq,
+    /// For each key, the record that its next change in the commit replaces; `None` in a feed
+    /// without old records.
+    replaced: Option<HashMap<Vec<u8>, ReplacedRecord>>,
+    bodies: CommitBodies,
+    pending: &'a mut VecDeque<Change>,
+}
+
+impl CommitChanges<'_> {
+    /// Marks the last change as an expiry if an operation deletes its expiry entry, under the same
+    /// number.
+    fn note_expiry(&mut self, tree: TreeId, seq: Seq, kind: Kind) {
+        if Some(tree) == self.expiry
+            && kind == Kind::Delete
+            && let Some(last) = self.pending.back_mut()
+            && last.position.seq == seq
+        {
+            last.kind = ChangeKind::Expired;
+        }
+    }
+
+    /// Adds the change of an operation on the data tree, unless it was returned before.
+    fn add(&mut self, seq: Seq, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+        let stored = stored_in(kind, value)?.map(|stored| self.bodies.with_body(seq, stored));
+        // The next change of the key in this commit replaces this one's record.
+        let old = match (&mut self.replaced, stored) {
+            (None, _) => None,
+            (Some(replaced), Some(stored)) => {
+                let stored = stored.to_vec();
+                replaced.insert(key.to_vec(), ReplacedRecord { seq, stored })
+            }
+            (Some(replaced), None) => replaced.remove(key),
+        };
+        if seq <= self.after {
+            return Ok(());
+        }
+        let key = Key::from_encoded(self.key_type, key.to_vec());
+        let record = |seq: Seq, stored: &[u8]| record::returned(key.clone(), seq, stored.into());
+        let new = stored.map(|stored| record(seq, stored)).transpose()?;
+        let old = old.map(|old| record(old.seq, &old.stored)).transpose()?;
+        self.pending.push_back(Change {
+            kind: match new {
+                Some(_) => ChangeKind::Put,
+                None => ChangeKind::Deleted,
+            },
+            key,
+            position: Position {
+                history: self.history,
+                seq,
+            },
+            record: new,
+            old,
+        });
+        Ok(())
     }
 }
 

@@ -35,20 +35,20 @@ mod tests;
 /// A stored record, which is read, written and read again.
 pub fn stored_record(data: &[u8]) {
     let body = RecordRef::body_of(data);
-    let Some(found) = RecordRef::parse(data) else {
+    let Some(stored) = RecordRef::parse(data) else {
         return;
     };
-    assert_eq!(body, Some(found.body()));
+    assert_eq!(body, Some(stored.body()));
     let mut encoded = Vec::new();
     record::encode(
         &mut encoded,
-        found.known(),
-        found.attributes(),
-        found.body(),
+        stored.known(),
+        stored.attributes(),
+        stored.body(),
     );
     let read = RecordRef::parse(&encoded).unwrap();
-    assert!(read.attributes().eq(found.attributes()));
-    assert_eq!(read.body(), found.body());
+    assert!(read.attributes().eq(stored.attributes()));
+    assert_eq!(read.body(), stored.body());
 }
 
 /// A stored set of fields, or the JSON of a record, whose fields are gathered: encoding a decoded
@@ -199,35 +199,15 @@ pub fn json(data: &[u8]) {
         combinations(data, ("id".parse().unwrap(), key_type), &out, &fields);
         for (at, (path, ty)) in attributes.iter().enumerate() {
             if ty.timed_space().is_some() {
-                let wanted = point_times(&out, 6, 3);
-                assert!(out.values(at).eq(wanted.iter().map(Vec::as_slice)));
-                continue;
-            }
-            if let Some(space) = ty.space() {
+                let expected = point_times(&out, 6, 3);
+                assert!(out.values(at).eq(expected.iter().map(Vec::as_slice)));
+            } else if let Some(space) = ty.space() {
                 // Conditions and extraction find the same point.
-                let found = PointAt::new(path).unwrap().find(space, data);
-                let found = found.map(|point| Value::Point(space, point).encoded());
-                assert!(out.values(at).eq(found.iter().map(Vec::as_slice)));
-                continue;
-            }
-            let names: Vec<&str> = path.names().collect();
-            let mut found = Vec::new();
-            reach(&json, &names, &mut found);
-            // Objects are not indexed. For a number that no float represents exactly, the parser
-            // loses the digits.
-            let values = found.into_iter().filter(|v| !v.is_null() && !v.is_object());
-            if *ty == Type::Float && out.values(at).any(|v| other(Type::Float) == Some(v)) {
-                continue;
-            }
-            let values: Vec<&Json> = values.collect();
-            let wanted: BTreeSet<Vec<u8>> = (values.iter())
-                .map(|v| naive(*ty, v).unwrap().encoded())
-                .collect();
-            if ty.is_time() && values.iter().any(|value| value.is_f64()) {
-                let found: BTreeSet<Vec<u8>> = out.values(at).map(<[u8]>::to_vec).collect();
-                assert!(has_all_about(*ty, &found, &wanted) && has_all_about(*ty, &wanted, &found));
+                let point = PointAt::new(path).unwrap().find(space, data);
+                let expected = point.map(|point| Value::Point(space, point).encoded());
+                assert!(out.values(at).eq(expected.iter().map(Vec::as_slice)));
             } else {
-                assert!(out.values(at).eq(wanted.iter().map(Vec::as_slice)));
+                check_values(&json, path, *ty, &out, at);
             }
         }
     }
@@ -236,6 +216,33 @@ pub fn json(data: &[u8]) {
         if infer(&[data], &path).is_some() {
             infer_key(&[data], &path);
         }
+    }
+}
+
+/// The extracted values of the attribute number `at` are those that the path reaches in the JSON.
+fn check_values(json: &Json, path: &Path, ty: Type, out: &Extracted, at: usize) {
+    let names: Vec<&str> = path.names().collect();
+    let mut reached = Vec::new();
+    reach(json, &names, &mut reached);
+    // Objects are not indexed. For a number that no float represents exactly, the parser loses the
+    // digits.
+    reached.retain(|value| !value.is_null() && !value.is_object());
+    if ty == Type::Float
+        && out
+            .values(at)
+            .any(|value| other(Type::Float) == Some(value))
+    {
+        return;
+    }
+    let expected: BTreeSet<Vec<u8>> = (reached.iter())
+        .map(|value| naive(ty, value).unwrap().encoded())
+        .collect();
+    if ty.is_time() && reached.iter().any(|value| value.is_f64()) {
+        let extracted: BTreeSet<Vec<u8>> = out.values(at).map(<[u8]>::to_vec).collect();
+        assert!(has_all_about(ty, &extracted, &expected));
+        assert!(has_all_about(ty, &expected, &extracted));
+    } else {
+        assert!(out.values(at).eq(expected.iter().map(Vec::as_slice)));
     }
 }
 
@@ -278,13 +285,13 @@ fn has_all_about(ty: Type, times: &BTreeSet<Vec<u8>>, others: &BTreeSet<Vec<u8>>
 }
 
 /// All values at a path; an array on the way stands for its elements.
-fn reach<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
+fn reach<'a>(json: &'a Json, names: &[&str], reached: &mut Vec<&'a Json>) {
     match (json, names) {
-        (Json::Array(elements), _) => elements.iter().for_each(|e| reach(e, names, found)),
-        (_, []) => found.push(json),
+        (Json::Array(elements), _) => elements.iter().for_each(|e| reach(e, names, reached)),
+        (_, []) => reached.push(json),
         (_, [name, rest @ ..]) => {
             if let Some(value) = json.get(name) {
-                reach(value, rest, found);
+                reach(value, rest, reached);
             }
         }
     }
@@ -334,45 +341,54 @@ fn combinations(
     let compound = Wanted::new(path, Type::Compound).of_fields(wanted.collect());
     let mut both = Extracted::default();
     let result = Extraction::of(key, vec![compound]).extract(data, &mut both);
-    let lists = fields.iter().map(|(at, _)| {
-        let values: Vec<Option<&[u8]>> = out.values(*at).map(Some).collect();
-        if values.is_empty() {
-            vec![None]
-        } else {
-            values
-        }
-    });
-    let mut right: Vec<Vec<Option<&[u8]>>> = vec![Vec::new()];
-    for list in lists {
-        let longer = right.iter().flat_map(|begin| {
-            let each = list.iter();
-            each.map(move |value| [begin.as_slice(), &[*value]].concat())
-        });
-        right = longer.collect();
-    }
-    right.retain(|values| values.first().is_some_and(Option::is_some));
+    let expected = expected_combinations(out, fields);
     if let Err(error) = result {
         let is_too_many = matches!(error.kind, RecordErrorKind::TooManyCombinations { .. });
-        assert!(is_too_many && right.len() > 64, "{error}");
+        assert!(is_too_many && expected.len() > 64, "{error}");
         return;
     }
-    let found = both.values(0).map(|value| {
+    let extracted = both.values(0).map(|value| {
         let (whole, rest) = Value::split(Type::Compound, value).unwrap();
         assert_eq!((whole, rest.len()), (value, 0));
         (0..fields.len())
             .map(|at| compound_field(value, at))
             .collect::<Vec<_>>()
     });
-    let mut found: Vec<_> = found.collect();
+    let mut combinations: Vec<_> = extracted.collect();
     // Fields behind the first with several values have a mark.
     let several = fields
         .iter()
         .skip(1)
         .filter(|(at, _)| out.values(*at).count() > 1);
-    let marks = if right.is_empty() { 0 } else { several.count() };
-    let behind = found.split_off(found.len() - marks);
+    let marks = if expected.is_empty() {
+        0
+    } else {
+        several.count()
+    };
+    let behind = combinations.split_off(combinations.len() - marks);
     assert!(behind.iter().flatten().all(Option::is_none));
-    assert_eq!(found, right);
+    assert_eq!(combinations, expected);
+}
+
+/// The combinations of the values that `out` has of some fields, with a value of the first one.
+fn expected_combinations<'a>(
+    out: &'a Extracted,
+    fields: &[(usize, &(Path, Type))],
+) -> Vec<Vec<Option<&'a [u8]>>> {
+    let mut combinations: Vec<Vec<Option<&[u8]>>> = vec![Vec::new()];
+    for (at, _) in fields {
+        let mut values: Vec<Option<&[u8]>> = out.values(*at).map(Some).collect();
+        if values.is_empty() {
+            values.push(None);
+        }
+        let longer = combinations.iter().flat_map(|begin| {
+            let each = values.iter();
+            each.map(move |value| [begin.as_slice(), &[*value]].concat())
+        });
+        combinations = longer.collect();
+    }
+    combinations.retain(|values| values.first().is_some_and(Option::is_some));
+    combinations
 }
 
 /// A condition up to the first line feed, and a record after it: parsed, printed, evaluated.

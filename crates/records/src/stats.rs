@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use esker_lsm::NamedSnapshot;
 use esker_lsm::version::{Run, TreeVersion};
@@ -301,19 +302,25 @@ impl Store {
             unconfirmed_time: group.unconfirmed_time(),
             failures: group.failures().iter().map(failed_job).collect(),
             jobs: (group.jobs().into_iter())
-                .map(|job| JobStats {
-                    bytes_written: job.written,
-                    seconds: job.age.as_secs_f64(),
-                    ..job_stats(job.about)
+                .map(|job| {
+                    let running = JobProgress {
+                        bytes_written: job.written,
+                        took: job.age,
+                        ended: None,
+                        error: None,
+                    };
+                    job_stats(job.about, running)
                 })
                 .collect(),
             ended_jobs: (group.ended_jobs().into_iter())
-                .map(|job| JobStats {
-                    bytes_written: job.written,
-                    seconds: job.took.as_secs_f64(),
-                    seconds_ago: Some(job.ago.as_secs_f64()),
-                    error: job.error.map(|error| error.to_string()),
-                    ..job_stats(job.about)
+                .map(|job| {
+                    let ended = JobProgress {
+                        bytes_written: job.written,
+                        took: job.took,
+                        ended: Some(job.ago),
+                        error: job.error.map(|error| error.to_string()),
+                    };
+                    job_stats(job.about, ended)
                 })
                 .collect(),
         }
@@ -441,8 +448,17 @@ fn failed_job(failure: &JobFailure) -> FailedJob {
     }
 }
 
-/// The statistics of a job that follow from its description; the caller sets its progress.
-fn job_stats(job: JobDescription) -> JobStats {
+/// How far a job is, or was.
+struct JobProgress {
+    bytes_written: u64,
+    /// How long it has been running, or took.
+    took: Duration,
+    /// How long ago it ended.
+    ended: Option<Duration>,
+    error: Option<String>,
+}
+
+fn job_stats(job: JobDescription, progress: JobProgress) -> JobStats {
     JobStats {
         job: job.kind.name(),
         tree: job.tree,
@@ -457,10 +473,10 @@ fn job_stats(job: JobDescription) -> JobStats {
             Why::Space => "unused space".to_string(),
         },
         bytes_in: job.bytes_in,
-        bytes_written: 0,
-        seconds: 0.0,
-        seconds_ago: None,
-        error: None,
+        bytes_written: progress.bytes_written,
+        seconds: progress.took.as_secs_f64(),
+        seconds_ago: progress.ended.map(|ago| ago.as_secs_f64()),
+        error: progress.error,
     }
 }
 
@@ -489,26 +505,31 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     if layout.expiry == Some(tree.id) {
         return "expiry times".to_string();
     }
-    if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
-        return format!("keys written since the index of {} began", a.path);
+    for (_, attribute) in layout.written() {
+        if attribute.deleted == Some(tree.id) {
+            return format!("keys written since the index of {} began", attribute.path);
+        }
+        if attribute.widened == Some(tree.id) {
+            return format!("replaced values of {}", attribute.path);
+        }
+        if attribute.tree == Some(tree.id) {
+            let built = if attribute.incomplete {
+                ", being built"
+            } else {
+                ""
+            };
+            return format!("{} index of {}{built}", attribute.kind, attribute.path);
+        }
     }
-    if let Some((_, a)) = layout.written().find(|(_, a)| a.widened == Some(tree.id)) {
-        return format!("replaced values of {}", a.path);
-    }
-    let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
-    attribute.map_or_else(
-        || "entries of the index under construction".to_string(),
-        |(_, a)| {
-            let built = if a.incomplete { ", being built" } else { "" };
-            format!("{} index of {}{built}", a.kind, a.path)
-        },
-    )
+    // Its staging tree.
+    "entries of the index under construction".to_string()
 }
 
 fn level_stats(run: &Run) -> LevelStats {
     let component = run.component();
-    let count = |of: fn(&esker_lsm::table::TableMeta) -> u64| {
-        run.tables.iter().map(|t| of(t.meta())).sum::<u64>()
+    let count = |of_table: fn(&esker_lsm::table::TableMeta) -> u64| {
+        let counts = run.tables.iter().map(|table| of_table(table.meta()));
+        counts.sum::<u64>()
     };
     LevelStats {
         level: run.level,

@@ -17,9 +17,10 @@ use esker_coding::Misplaced;
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::MAX_QUEUED;
-use crate::forms::element::{Element, Elements, NEVER, damaged};
+use crate::forms::element::{Element, Elements, NEVER, StoredPublication, damaged};
 use crate::forms::keys::{List, ListKey};
 use crate::forms::message::{Notification, Subscription, bad_input};
+use crate::forms::topic::Topic;
 use crate::matching::PublicationParts;
 use crate::search::prepared::PreparedSubscription;
 
@@ -37,15 +38,15 @@ pub struct Follow {
     inner: Arc<Inner>,
     prepared: PreparedSubscription,
     tail: Tail,
-    /// Publications to return.
-    found: VecDeque<Notification>,
-    /// An upper bound on the publications in `found` that came from the log.
+    /// Publications to return, in the order of their numbers.
+    pending: VecDeque<Notification>,
+    /// An upper bound on the publications in `pending` that came from the log.
     from_log: usize,
     /// The time at which the follower last read the log.
     log_read: Instant,
     /// True if the follower has read the whole log after its interval ended.
     is_complete: bool,
-    /// Publications up to this number were returned, are in `found`, or do not match.
+    /// Publications up to this number were returned, are in `pending`, or do not match.
     seen: Seq,
 }
 
@@ -60,7 +61,7 @@ impl Broker {
     /// subscription to changes; also any read error.
     pub fn follow(&self, subscription: &Subscription, after: Option<Seq>) -> Result<Follow> {
         let inner = &self.inner;
-        if subscription.joins || subscription.change.is_some() {
+        if subscription.is_self_join || subscription.change.is_some() {
             return bad_input(
                 "a subscription that is followed without being stored can neither be a self-join nor ask for changes of a number",
             );
@@ -71,10 +72,11 @@ impl Broker {
             inner: inner.clone(),
             prepared,
             tail,
-            found: VecDeque::new(),
+            pending: VecDeque::new(),
             from_log: 0,
             log_read: Instant::now(),
             is_complete: false,
+            // No publication has the number 0.
             seen: after.unwrap_or(0),
         };
         follow.catch_up()?;
@@ -158,7 +160,7 @@ impl Follow {
     /// Every matching publication up to this number was returned, has expired or was withdrawn: a
     /// new follower resumes after it.
     pub fn seen(&self) -> Seq {
-        match self.found.front() {
+        match self.pending.front() {
             Some(next) => self.seen.min(next.seq - 1),
             None => self.seen,
         }
@@ -169,13 +171,13 @@ impl Follow {
     /// writing process a publication whose write is not acknowledged yet may follow, too. Only
     /// `next` and `wait` update this.
     pub fn is_over(&self) -> bool {
-        self.found.is_empty() && self.is_complete
+        self.pending.is_empty() && self.is_complete
     }
 
-    /// Takes the first publication in `found` that has not expired.
+    /// Takes the first publication in `pending` that has not expired.
     fn take_first(&mut self) -> Option<Notification> {
-        while let Some(next) = self.found.pop_front() {
-            self.from_log = self.from_log.min(self.found.len());
+        while let Some(next) = self.pending.pop_front() {
+            self.from_log = self.from_log.min(self.pending.len());
             if !self.inner.has_expired(&next) {
                 return Some(next);
             }
@@ -183,12 +185,12 @@ impl Follow {
         None
     }
 
-    /// Reads the log up to now, even if `found` is not empty: the log may withdraw publications in
-    /// it. Stops early if `found` is full, or if the log was read just before.
+    /// Reads the log up to now, even if `pending` is not empty: the log may withdraw publications
+    /// in it. Stops early if `pending` is full, or if the log was read just before.
     fn read_log(&mut self) -> Result<LogRead> {
         // Beside the writer each read costs calls to the file system.
         let is_early = self.inner.store.is_reader() && self.log_read.elapsed() < LOG_INTERVAL;
-        if is_early && !self.found.is_empty() {
+        if is_early && !self.pending.is_empty() {
             return Ok(LogRead::Partly);
         }
         self.log_read = Instant::now();
@@ -220,9 +222,9 @@ impl Follow {
             Ok(Some(commit)) => self.take(&commit).map(|()| true),
             Ok(None) => Ok(false),
             Err(Error::PositionExpired { .. }) => {
-                // The missing part of the log may have withdrawn publications in `found`.
+                // The missing part of the log may have withdrawn publications in `pending`.
                 self.seen = self.seen();
-                self.found.clear();
+                self.pending.clear();
                 self.from_log = 0;
                 let tail = self.inner.store.tail(self.inner.store.position())?;
                 // Before the tail is replaced: if the lists cannot be read, the next call reads
@@ -241,12 +243,12 @@ impl Follow {
         // are recognised by their numbers.
         let snapshot = self.inner.store.snapshot();
         let prepared = PreparedSubscription {
-            made: self.inner.now(),
+            made_at: self.inner.now(),
             ..self.prepared.clone()
         };
         let view = self.inner.view(&snapshot)?;
-        let past = (self.inner).publications_after(&view, &prepared, Seq::MAX, self.seen)?;
-        self.found.extend(past);
+        let past = (self.inner).publications_after(&view, &prepared, self.seen)?;
+        self.pending.extend(past);
         self.seen = self.seen.max(snapshot.seq());
         Ok(())
     }
@@ -264,31 +266,73 @@ impl Follow {
                 failed.get_or_insert(error);
             }
         });
-        debug_assert!(self.found.back().is_none_or(|last| last.seq <= self.seen));
-        self.from_log = self.from_log.min(self.found.len());
+        debug_assert!(self.pending.back().is_none_or(|last| last.seq <= self.seen));
+        self.from_log = self.from_log.min(self.pending.len());
         failed.map_or(Ok(()), Err)
     }
 
     /// Processes an operand of a commit.
     fn take_operand(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         // The engine has checked the form of a timed operand.
-        let timed = Timed::parse(value).ok_or_else(Misplaced::here)?;
-        match log_event(
-            &self.inner,
-            &self.prepared,
-            key,
-            timed.value,
-            &mut self.seen,
-        )? {
+        let timed = Timed::parse(value).ok_or_else(|| Misplaced::here())?;
+        match self.log_event(key, timed.value)? {
             Some(LogEvent::Publication(new)) => {
-                debug_assert!(self.found.back().is_none_or(|last| last.seq < new.seq));
-                self.found.push_back(new);
+                debug_assert!(self.pending.back().is_none_or(|last| last.seq < new.seq));
+                self.pending.push_back(new);
                 self.from_log += 1;
             }
-            Some(LogEvent::Retraction(of)) => self.found.retain(|found| found.seq != of),
+            Some(LogEvent::Retraction(seq)) => self.pending.retain(|pending| pending.seq != seq),
             None => {}
         }
         Ok(())
+    }
+
+    /// Decodes an operand of the list at `key`: a new publication that matches, or a withdrawal;
+    /// `None` for a publication that does not match or is not new. Moves `seen` on to a new one.
+    fn log_event(&mut self, key: &[u8], operand: &[u8]) -> Result<Option<LogEvent>> {
+        let list = ListKey::parse(key)?;
+        if list.list != List::Publications {
+            return Ok(None);
+        }
+        let element = Elements::of(operand).next().transpose()?;
+        let raw = element.ok_or_else(|| damaged("an operand of a list has no element"))?;
+        let publication = match raw.decode()? {
+            Element::Publication(publication) => publication,
+            Element::Retracted { publication, .. } => {
+                return Ok(Some(LogEvent::Retraction(publication)));
+            }
+            Element::Subscription(_) | Element::Ended { .. } => {
+                return Err(damaged(
+                    "a list of publications has an element of subscriptions",
+                ));
+            }
+        };
+        // A publication in several cells is written several times.
+        if raw.seq <= self.seen {
+            return Ok(None);
+        }
+        self.seen = raw.seq;
+        let topic = list.topic()?;
+        if !self.matches(&topic, &publication)? {
+            return Ok(None);
+        }
+        let new = Notification::of(&publication, raw.seq, topic);
+        Ok((!self.inner.has_expired(&new)).then_some(LogEvent::Publication(new)))
+    }
+
+    /// True if the subscription receives a publication, provided that it has not expired meanwhile.
+    fn matches(&self, topic: &Topic, publication: &StoredPublication<'_>) -> Result<bool> {
+        let cache = &self.inner.match_cache;
+        let place = cache.extent(&publication.place)?;
+        let parts = PublicationParts {
+            time: publication.time,
+            place: &place,
+            body: publication.body,
+        };
+        // No subscription receives a publication that expires at or before its own time.
+        Ok(self.prepared.topics.matches(topic)
+            && publication.is_alive(publication.time)
+            && cache.admits(&self.prepared.parts(), &parts)?)
     }
 }
 
@@ -304,60 +348,6 @@ enum LogRead {
 enum LogEvent {
     Publication(Notification),
     Retraction(Seq),
-}
-
-/// Decodes an operand of the list at `key`: a new publication that matches, or a withdrawal. `seen`
-/// is the number of the last publication that the caller has met, and is moved on to a new one;
-/// `None` for a publication that does not match or is not new.
-fn log_event(
-    inner: &Inner,
-    prepared: &PreparedSubscription,
-    key: &[u8],
-    operand: &[u8],
-    seen: &mut Seq,
-) -> Result<Option<LogEvent>> {
-    let parsed = ListKey::parse(key)?;
-    if parsed.list != List::Publications {
-        return Ok(None);
-    }
-    let element = Elements::of(operand).next().transpose()?;
-    let raw = element.ok_or_else(|| damaged("an operand of a list has no element"))?;
-    let publication = match raw.decode()? {
-        Element::Publication(publication) => publication,
-        Element::Retracted { publication, .. } => {
-            return Ok(Some(LogEvent::Retraction(publication)));
-        }
-        Element::Subscription(_) | Element::Ended { .. } => {
-            return Err(damaged(
-                "a list of publications has an element of subscriptions",
-            ));
-        }
-    };
-    // A publication in several cells is written several times.
-    if raw.seq <= *seen {
-        return Ok(None);
-    }
-    *seen = raw.seq;
-    let place = inner.match_cache.extent(&publication.place)?;
-    let parts = PublicationParts {
-        time: publication.time,
-        place: &place,
-        body: publication.body,
-    };
-    let topic = parsed.topic()?;
-    if !prepared.topics.matches(&topic) {
-        return Ok(None);
-    }
-    // No subscription receives a publication that expires at or before its own time.
-    if !publication.is_alive(publication.time)
-        || !inner
-            .match_cache
-            .admits(&prepared.stored(raw.seq), &parts)?
-    {
-        return Ok(None);
-    }
-    let new = Notification::of(&publication, raw.seq, topic);
-    Ok((!inner.has_expired(&new)).then_some(LogEvent::Publication(new)))
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ enum Step {
 
 /// A page of the lists.
 struct ListPage {
-    /// At most [`MAX_QUEUED`] notifications, sorted by number.
-    found: Vec<Notification>,
+    /// At most [`MAX_QUEUED`], sorted by number.
+    notifications: Vec<Notification>,
     /// The numbers of those among them that came too late.
     too_late: HashSet<Seq>,
 }
@@ -57,7 +57,7 @@ pub struct Inbox {
     has_more: bool,
     /// Notifications up to this number were returned.
     seen: Seq,
-    /// The lists were read up to this number.
+    /// The lists were read up to this number; 0 before the first page.
     read: Seq,
 }
 
@@ -115,7 +115,7 @@ impl Broker {
         let (ends, queue) = (ended.clone(), inbox.queue.clone());
         let run = move || {
             while !ends.load(Ordering::SeqCst) {
-                match inbox.wait_or(MAX_WAIT, &ends) {
+                match inbox.take(Some(Instant::now() + MAX_WAIT), &ends) {
                     Ok(Some(notification)) => call(Ok(notification)),
                     Ok(None) => {}
                     Err(esker::Error::Closed) => return,
@@ -125,7 +125,7 @@ impl Broker {
         };
         let thread = std::thread::Builder::new().name("esker-inbox".to_owned());
         let thread = thread.spawn(run).map_err(|source| esker::Error::Io {
-            path: Default::default(),
+            path: format!("the inbox of subscription {subscription}").into(),
             op: "start a thread",
             source: Arc::new(source),
         })?;
@@ -168,7 +168,7 @@ impl Inbox {
         reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
-        self.wait(Duration::ZERO)
+        self.take(None, &AtomicBool::new(false))
     }
 
     /// The next notification; waits for it for at most `most`. `None` if that time has passed;
@@ -178,14 +178,14 @@ impl Inbox {
     /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store is closed while it
     /// waits.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        self.wait_or(most, &AtomicBool::new(false))
+        let until = (!most.is_zero()).then(|| Instant::now() + most.min(MAX_WAIT));
+        self.take(until, &AtomicBool::new(false))
     }
 
-    /// As [`Inbox::wait`], but returns `None` when `stop` is set, too. Setting it must be followed
-    /// by a notification of the queue's signal.
-    fn wait_or(&mut self, most: Duration, stop: &AtomicBool) -> Result<Option<Notification>> {
-        let until = Instant::now() + most.min(MAX_WAIT);
-        let is_late = || Instant::now() >= until;
+    /// The next notification. Waits for it until a time, or until `stop` is set; setting it must be
+    /// followed by a notification of the queue's signal. Without a time, does not wait, and `None`
+    /// means that there is none yet.
+    fn take(&mut self, until: Option<Instant>, stop: &AtomicBool) -> Result<Option<Notification>> {
         let mut has_read = false;
         loop {
             match self.step() {
@@ -193,15 +193,17 @@ impl Inbox {
                 Step::Again => {}
                 Step::ReadPage => {
                     // The whole page may have expired. The next call continues behind it.
-                    if has_read && !most.is_zero() && is_late() {
+                    if has_read && until.is_some_and(|until| Instant::now() >= until) {
                         return Ok(None);
                     }
                     self.read_page()?;
                     has_read = true;
                 }
                 Step::Wait => {
-                    let is_over = most.is_zero() || stop.load(Ordering::SeqCst);
-                    if is_over || !self.wait_for_publisher(until, stop)? {
+                    let Some(until) = until.filter(|_| !stop.load(Ordering::SeqCst)) else {
+                        return Ok(None);
+                    };
+                    if !self.wait_for_publisher(until, stop)? {
                         return Ok(None);
                     }
                 }
@@ -301,16 +303,16 @@ impl Inbox {
         let mut state = self.queue.state.lock();
         let withdrawn = state.withdrawn.take();
         let ListPage {
-            mut found,
+            mut notifications,
             too_late,
         } = page?;
         // Only the consumer takes it.
         let withdrawn = withdrawn.ok_or_else(|| Misplaced::here())?;
-        self.has_more = found.len() == MAX_QUEUED;
-        self.read = found.last().map_or(self.read, |last| last.seq);
+        self.has_more = notifications.len() == MAX_QUEUED;
+        self.read = notifications.last().map_or(self.read, |last| last.seq);
         // From here on withdrawals change the page itself.
-        found.retain(|found| !withdrawn.contains(&found.seq) && !too_late.contains(&found.seq));
-        state.page.extend(found);
+        notifications.retain(|new| !withdrawn.contains(&new.seq) && !too_late.contains(&new.seq));
+        state.page.extend(notifications);
         Ok(())
     }
 
@@ -331,31 +333,37 @@ impl Inbox {
         let Some(entry) = &self.entry else {
             // The subscription does not exist any more.
             return Ok(ListPage {
-                found: Vec::new(),
+                notifications: Vec::new(),
                 too_late: HashSet::new(),
             });
         };
-        let DirectoryEntry { topics, forms } = DirectoryEntry::decode(entry)?;
-        let page = Page {
-            after: self.seen.max(self.read),
-            max_len: MAX_QUEUED,
-            precedence: JoinPrecedence::AsPublished,
-        };
-        let mut found = Vec::new();
-        for form in &forms {
-            let mut prepared = self.inner.prepare_form(&topics, form)?;
-            prepared.made = self.inner.now();
+        let entry = DirectoryEntry::decode(entry)?;
+        let mut notifications = Vec::new();
+        for form in entry.forms() {
+            let mut prepared = self.inner.prepare_form(&entry.topics, form)?;
+            prepared.made_at = self.inner.now();
             if form.form != form.id {
                 // The renewal returned earlier publications.
                 prepared.begins = form.form;
             }
-            found.extend(self.inner.page(&view, &prepared, form.form, page)?);
+            let page = Page {
+                after: self.seen.max(self.read),
+                max_len: MAX_QUEUED,
+                precedence: JoinPrecedence::AsPublished {
+                    id: form.id,
+                    form: form.form,
+                },
+            };
+            notifications.extend(self.inner.page(&view, &prepared, page)?);
         }
-        found.sort_by_key(|notification| notification.seq);
-        found.dedup_by_key(|notification| notification.seq);
-        found.truncate(MAX_QUEUED);
-        let too_late = self.too_late(&view, &forms, &found)?;
-        Ok(ListPage { found, too_late })
+        notifications.sort_by_key(|notification| notification.seq);
+        notifications.dedup_by_key(|notification| notification.seq);
+        notifications.truncate(MAX_QUEUED);
+        let too_late = self.too_late(&view, &entry, &notifications)?;
+        Ok(ListPage {
+            notifications,
+            too_late,
+        })
     }
 
     /// The late publications among these that were written when the store had forgotten the
@@ -363,25 +371,25 @@ impl Inbox {
     fn too_late(
         &self,
         view: &View,
-        forms: &[StoredSubscription<'_>],
-        found: &[Notification],
+        entry: &DirectoryEntry<'_>,
+        notifications: &[Notification],
     ) -> Result<HashSet<Seq>> {
-        let (Some(first), Some(last)) = (found.first(), found.last()) else {
+        let (Some(first), Some(last)) = (notifications.first(), notifications.last()) else {
             return Ok(HashSet::new());
         };
         let inner = &self.inner;
         let directory = inner.trees.directory;
         let late = read_late(&view.snapshot, directory, first.seq, last.seq)?;
-        let is_too_late = |found: &&Notification| {
+        let is_too_late = |new: &&Notification| {
             let was_stored = |form: &StoredSubscription<'_>, clock: u64| {
                 let until = inner.remembered_until(form.to, form.user);
-                form.has_met(found.seq, found.time) && inner.drop_time(until) > clock
+                form.has_met(new.seq, new.time) && inner.drop_time(until) > clock
             };
-            let clock = late.get(&found.seq);
-            clock.is_some_and(|clock| !forms.iter().any(|form| was_stored(form, *clock)))
+            let clock = late.get(&new.seq);
+            clock.is_some_and(|clock| !entry.forms().any(|form| was_stored(form, *clock)))
         };
-        let too_late = found.iter().filter(is_too_late);
-        Ok(too_late.map(|found| found.seq).collect())
+        let too_late = notifications.iter().filter(is_too_late);
+        Ok(too_late.map(|new| new.seq).collect())
     }
 }
 

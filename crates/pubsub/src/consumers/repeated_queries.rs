@@ -51,7 +51,7 @@ struct RepeatedQuery {
     subscription: Subscription,
     /// The time at which it ends, and of its last run.
     to: Time,
-    /// The last publication that it read.
+    /// The number of the last publication that it read; 0 before the first.
     seen: Seq,
 }
 
@@ -80,7 +80,7 @@ impl RepeatedQueries {
         subscription: &Subscription,
         on_match: &mut OnMatch<'_>,
     ) -> Result<u64> {
-        let now = subscription.made.unwrap_or_else(|| self.broker.now());
+        let now = subscription.made_at.unwrap_or_else(|| self.broker.now());
         let inner = &*self.broker.inner;
         let to = inner.resolve_end(subscription.end, now);
         let from = inner.resolve_start(subscription.from, now);
@@ -160,7 +160,7 @@ impl RepeatedQuery {
     ) -> Result<()> {
         let mut current = self.subscription.clone().at_time(run.time);
         // Self-joins are decided here, by `received`.
-        let joins = std::mem::take(&mut current.joins);
+        let is_self_join = std::mem::take(&mut current.is_self_join);
         let user = &self.subscription.user;
         let mut seen = self.seen;
         for notification in broker.query(&current)? {
@@ -173,7 +173,7 @@ impl RepeatedQuery {
                     .entry(user.clone())
                     .or_default()
                     .insert(notification.seq);
-            if is_new || !joins {
+            if is_new || !is_self_join {
                 on_match(run.id, &self.subscription.tag, &notification);
             }
         }

@@ -16,9 +16,9 @@
 
 use std::sync::Arc;
 
-use esker_coding::put_bytes;
+use esker_coding::{Own, put_bytes};
 use esker_model::condition::{Filter, Formula, Op, Operand, Predicate, Test};
-use esker_model::schema::{Scalar, Value};
+use esker_model::schema::{Path, Scalar, Value};
 
 /// How values are filed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,8 +38,43 @@ pub(crate) enum Filing {
 /// The path of an anchor's values, and how they are filed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AnchorShape {
-    pub(crate) path: Arc<str>,
+    pub(crate) path: AnchorPath,
     pub(crate) filing: Filing,
+}
+
+/// The path of an anchor's values. Keys have its text as it was first written, since other versions
+/// may escape names differently.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AnchorPath {
+    text: Arc<str>,
+    path: Arc<Path>,
+}
+
+impl AnchorPath {
+    fn new(path: &Path) -> AnchorPath {
+        AnchorPath {
+            text: path.to_string().into(),
+            path: Arc::new(path.clone()),
+        }
+    }
+
+    /// The path with this stored text; `None` if it is malformed.
+    pub(crate) fn decode(text: &[u8]) -> Option<AnchorPath> {
+        let text = std::str::from_utf8(text).ok()?;
+        Some(AnchorPath {
+            path: Arc::new(Path::parse(text).ok()?),
+            text: text.into(),
+        })
+    }
+
+    /// The stored form.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// A shape, and the value under which a subscription is filed.
@@ -73,8 +108,9 @@ const MAX_STRING: usize = 64;
 impl AnchorShape {
     /// The prefix of its anchors' keys, behind the key of the list.
     pub(crate) fn prefix(&self) -> Vec<u8> {
-        let mut key = Vec::with_capacity(self.path.len() + 4);
-        put_bytes(&mut key, self.path.as_bytes());
+        let path = self.path.text().as_bytes();
+        let mut key = Vec::with_capacity(path.len() + 4);
+        put_bytes(&mut key, path);
         match self.filing {
             Filing::Equal => key.push(1),
             Filing::AnyString => key.push(2),
@@ -132,9 +168,9 @@ pub(crate) fn anchors(filter: &Filter) -> Vec<Anchor> {
         }
         Formula::Or(_) | Formula::Not(_) => Vec::new(),
     };
-    let tests = demanded.iter().filter_map(|at| filter.tests().get(*at));
-    let best = tests.filter_map(of_test).max_by_key(|found| found.rank);
-    best.map_or_else(Vec::new, |found| found.anchors)
+    let tests = demanded.iter().map(|at| filter.tests().own(*at));
+    let best = tests.filter_map(of_test).max_by_key(|ranked| ranked.rank);
+    best.map_or_else(Vec::new, |ranked| ranked.anchors)
 }
 
 /// How much the anchors of a test select; more is better.
@@ -159,7 +195,7 @@ struct RankedAnchors {
 /// The anchors of a test: a body that passes it meets at least one of them. `None` if it demands no
 /// value, or too many.
 fn of_test(test: &Test) -> Option<RankedAnchors> {
-    let path: Arc<str> = test.path.to_string().into();
+    let path = AnchorPath::new(&test.path);
     let anchor = |filing, value| Anchor {
         shape: AnchorShape {
             path: path.clone(),
@@ -239,22 +275,22 @@ impl ValueBounds {
     fn anchors(&self, anchor: &dyn Fn(Filing, Vec<u8>) -> Anchor) -> Option<RankedAnchors> {
         let mut anchors = Vec::new();
         let mut rank = Selectivity::HalfOpen;
-        let filed = |filing, number: u64| anchor(filing, number.to_be_bytes().to_vec());
+        let under = |filing, number: u64| anchor(filing, number.to_be_bytes().to_vec());
         if self.admits_numbers {
             match (self.low, self.high) {
                 (Some(low), Some(high)) => {
                     rank = Selectivity::Range;
-                    // The smallest blocks of which few cover the range; one anchor is left for
-                    // strings.
+                    // The smallest blocks of which few cover the range, or none if it is empty; one
+                    // anchor is left for strings.
                     let bits = (0..=64).rev().find(|bits| {
                         let (first, last) = (leading_bits(low, *bits), leading_bits(high, *bits));
                         last.saturating_sub(first) < MAX_ANCHORS as u64 - 1
                     })?;
                     let blocks = leading_bits(low, bits)..=leading_bits(high, bits);
-                    anchors.extend(blocks.map(|block| filed(Filing::Block(bits), block)));
+                    anchors.extend(blocks.map(|block| under(Filing::Block(bits), block)));
                 }
-                (Some(low), None) => anchors.push(filed(Filing::AtLeast, low)),
-                (None, Some(high)) => anchors.push(filed(Filing::AtMost, high)),
+                (Some(low), None) => anchors.push(under(Filing::AtLeast, low)),
+                (None, Some(high)) => anchors.push(under(Filing::AtMost, high)),
                 (None, None) => return None,
             }
         }
@@ -302,7 +338,7 @@ fn encode_value(value: Scalar<'_>) -> Vec<u8> {
         Scalar::Str(text) => {
             out.push(b's');
             let bytes = text.as_bytes();
-            out.extend_from_slice(bytes.get(..MAX_STRING).unwrap_or(bytes));
+            out.extend_from_slice(bytes.own(..bytes.len().min(MAX_STRING)));
         }
         Scalar::Bool(truth) => out.extend([b'b', u8::from(truth)]),
         Scalar::Int(number) => put_number(&mut out, number as f64),
@@ -322,7 +358,5 @@ fn sortable(number: f64) -> u64 {
 /// The leading `bits` bits, at most 64, of a number; 0 for no bits.
 fn leading_bits(number: u64, bits: u8) -> u64 {
     debug_assert!(bits <= 64);
-    number
-        .checked_shr(64 - u32::from(bits.min(64)))
-        .unwrap_or(0)
+    if bits == 0 { 0 } else { number >> (64 - bits) }
 }

@@ -13,6 +13,44 @@ use esker_model::geometry::{Area, Bounds, Point, Relation, Space};
 /// The maximum level of a cell. Cells of this level measure 2.4 by 1.2 metres at the equator.
 pub const MAX_DEPTH: u8 = 24;
 
+/// The bounds of the root.
+const WHOLE: Bounds = Bounds {
+    min_x: -180.0,
+    max_x: 180.0,
+    min_y: -90.0,
+    max_y: 90.0,
+};
+
+/// The corner that the four quarters of a cell share.
+struct Middle {
+    x: f64,
+    y: f64,
+}
+
+fn middle_of(bounds: &Bounds) -> Middle {
+    Middle {
+        x: f64::midpoint(bounds.min_x, bounds.max_x),
+        y: f64::midpoint(bounds.min_y, bounds.max_y),
+    }
+}
+
+/// The bounds of a quarter of a cell with these bounds.
+fn quarter_of(mut bounds: Bounds, quarter: u8) -> Bounds {
+    let Middle { x, y } = middle_of(&bounds);
+    let (is_east, is_north) = (quarter.is_multiple_of(2), quarter <= 2);
+    if is_east {
+        bounds.min_x = x;
+    } else {
+        bounds.max_x = x;
+    }
+    if is_north {
+        bounds.min_y = y;
+    } else {
+        bounds.max_y = y;
+    }
+    bounds
+}
+
 /// A cell of the quad-tree, as the quarters (1 to 4) on the path from the root.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Cell(Vec<u8>);
@@ -40,22 +78,14 @@ impl Cell {
 
     /// The cell of level `depth` in which a point lies.
     pub fn of(point: Point, depth: u8) -> Cell {
-        let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
+        let mut bounds = WHOLE;
         let mut path = Vec::with_capacity(usize::from(depth));
         for _ in 0..depth {
-            let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
-            let (is_east, is_north) = (point.x() >= middle.0, point.y() >= middle.1);
-            if is_east {
-                low.0 = middle.0;
-            } else {
-                high.0 = middle.0;
-            }
-            if is_north {
-                low.1 = middle.1;
-            } else {
-                high.1 = middle.1;
-            }
-            path.push(1 + u8::from(is_east) + 2 * u8::from(!is_north));
+            let middle = middle_of(&bounds);
+            let (is_east, is_north) = (point.x() >= middle.x, point.y() >= middle.y);
+            let quarter = 1 + u8::from(is_east) + 2 * u8::from(!is_north);
+            bounds = quarter_of(bounds, quarter);
+            path.push(quarter);
         }
         Cell(path)
     }
@@ -82,26 +112,8 @@ impl Cell {
 
     /// Its bounds.
     pub fn bounds(&self) -> Bounds {
-        let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
-        for quarter in &self.0 {
-            let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
-            if quarter % 2 == 0 {
-                low.0 = middle.0;
-            } else {
-                high.0 = middle.0;
-            }
-            if *quarter <= 2 {
-                low.1 = middle.1;
-            } else {
-                high.1 = middle.1;
-            }
-        }
-        Bounds {
-            min_x: low.0,
-            min_y: low.1,
-            max_x: high.0,
-            max_y: high.1,
-        }
+        let quarters = self.0.iter();
+        quarters.fold(WHOLE, |bounds, quarter| quarter_of(bounds, *quarter))
     }
 
     /// Its quarter with this number, 1 to 4.

@@ -72,8 +72,11 @@ pub(crate) enum Element<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElementTimes {
     Publication(Time),
-    /// From the first to the second, both included.
-    Subscription(Time, Time),
+    /// Both ends included.
+    Subscription {
+        from: Time,
+        to: Time,
+    },
 }
 
 /// A publication as its element stores it; the sequence number is in the head.
@@ -88,12 +91,21 @@ pub(crate) struct StoredPublication<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// How much a number must change for the publication to be received.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Threshold {
+    /// By more than this.
+    Absolute(f64),
+    /// By more than this many per cent of the previous number.
+    Percent(f64),
+}
+
 /// By how much a number in the body must change for a notification.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredChange {
     pub(crate) path: Arc<str>,
-    pub(crate) is_relative: bool,
-    pub(crate) threshold: f64,
+    pub(crate) threshold: Threshold,
 }
 
 /// A form of a subscription, as elements and the directory store it.
@@ -104,22 +116,25 @@ pub(crate) struct StoredSubscription<'a> {
     pub(crate) form: Seq,
     /// The number of the subscription: that of its first form.
     pub(crate) id: Seq,
-    /// It receives publications with numbers from `begins` on and below `ended`; 0 means no bound.
+    /// It receives publications with numbers from `begins` on, of which 0 excludes none, and before
+    /// `ended`.
     pub(crate) begins: Seq,
-    pub(crate) ended: Seq,
+    /// The number of the write that ended it; `None` while it is the newest form.
+    pub(crate) ended: Option<Seq>,
     /// The time at which the form was made.
-    pub(crate) made: Time,
+    pub(crate) made_at: Time,
     /// It receives publications with times from `from` to `to`, both included.
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// True for a self-join.
-    pub(crate) joins: bool,
-    /// True if it is filed under the anchors of its condition.
-    pub(crate) filed: bool,
+    pub(crate) is_self_join: bool,
+    /// True if it is filed under the anchors of its condition, which then has some.
+    pub(crate) is_filed: bool,
+    /// Empty if it belongs to no user.
     pub(crate) user: &'a [u8],
     pub(crate) tag: &'a [u8],
     pub(crate) place: Place,
-    pub(crate) condition: &'a str,
+    /// The condition that bodies must meet, as text.
+    pub(crate) condition: Option<&'a str>,
     pub(crate) change: Option<StoredChange>,
 }
 
@@ -218,10 +233,10 @@ impl<'a> RawElement<'a> {
     pub(crate) fn times(&self) -> Option<ElementTimes> {
         let interval = |at| {
             let end = at + size_of::<Time>();
-            Some(ElementTimes::Subscription(
-                self.time_at(at)?,
-                self.time_at(end)?,
-            ))
+            Some(ElementTimes::Subscription {
+                from: self.time_at(at)?,
+                to: self.time_at(end)?,
+            })
         };
         match self.kind {
             PUBLICATION => self.time_at(0).map(ElementTimes::Publication),
@@ -255,10 +270,10 @@ impl<'a> RawElement<'a> {
     pub(crate) fn decode(&self) -> Result<Element<'a>> {
         let mut input = Reader::new(self.rest);
         let read = match self.kind {
-            PUBLICATION => publication(&mut input).map(Element::Publication),
-            RETRACTED => retracted(&mut input),
-            SUBSCRIPTION => subscription(&mut input).map(Element::Subscription),
-            ENDED => ended(&mut input),
+            PUBLICATION => StoredPublication::decode(&mut input).map(Element::Publication),
+            RETRACTED => decode_retracted(&mut input),
+            SUBSCRIPTION => StoredSubscription::decode(&mut input).map(Element::Subscription),
+            ENDED => decode_ended(&mut input),
             _ => None,
         };
         read.ok_or_else(|| damaged("the content of a value list's element is malformed"))
@@ -277,24 +292,14 @@ fn time(input: &mut Reader<'_>) -> Option<Time> {
     Some(input.u64()? as Time)
 }
 
-fn publication<'a>(input: &mut Reader<'a>) -> Option<StoredPublication<'a>> {
-    Some(StoredPublication {
-        time: time(input)?,
-        latest: time(input)?,
-        expires: time(input)?,
-        place: Place::decode(input)?,
-        body: input.rest(),
-    })
-}
-
-fn retracted<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
+fn decode_retracted<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
     Some(Element::Retracted {
         publication: input.u64()?,
         time: time(input)?,
     })
 }
 
-fn ended<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
+fn decode_ended<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
     Some(Element::Ended {
         form: input.u64()?,
         from: time(input)?,
@@ -310,49 +315,26 @@ const FROM: usize = 5 * size_of::<u64>();
 const TO: usize = 6 * size_of::<u64>();
 const USER: usize = 7 * size_of::<u64>() + 1;
 
+/// Stored as the end of a form that has not ended: no write has this number.
+const NOT_ENDED: Seq = 0;
+
 /// Flags of a subscription.
-const JOINS: u8 = 1;
+const SELF_JOIN: u8 = 1;
 const ON_CHANGE: u8 = 2;
 const RELATIVE: u8 = 4;
 const FILED: u8 = 8;
 
-/// Decodes a form of a subscription, the inverse of [`StoredSubscription::encode`]; `None` if it is
-/// malformed.
-pub(crate) fn subscription<'a>(input: &mut Reader<'a>) -> Option<StoredSubscription<'a>> {
-    let (form, id, begins, ended) = (input.u64()?, input.u64()?, input.u64()?, input.u64()?);
-    let (made, from, to) = (time(input)?, time(input)?, time(input)?);
-    let flags = input.u8()?;
-    let (user, tag) = (input.bytes()?, input.bytes()?);
-    let place = Place::decode(input)?;
-    let condition = std::str::from_utf8(input.bytes()?).ok()?;
-    let change = if flags & ON_CHANGE == 0 {
-        None
-    } else {
-        Some(StoredChange {
-            path: std::str::from_utf8(input.bytes()?).ok()?.into(),
-            is_relative: flags & RELATIVE != 0,
-            threshold: f64::from_bits(input.u64()?),
+impl<'a> StoredPublication<'a> {
+    fn decode(input: &mut Reader<'a>) -> Option<StoredPublication<'a>> {
+        Some(StoredPublication {
+            time: time(input)?,
+            latest: time(input)?,
+            expires: time(input)?,
+            place: Place::decode(input)?,
+            body: input.rest(),
         })
-    };
-    Some(StoredSubscription {
-        form,
-        id,
-        begins,
-        ended,
-        made,
-        from,
-        to,
-        joins: flags & JOINS != 0,
-        filed: flags & FILED != 0,
-        user,
-        tag,
-        place,
-        condition,
-        change,
-    })
-}
+    }
 
-impl StoredPublication<'_> {
     /// True if it has not expired at `now`, nor at its own time, which may be ahead of the clock.
     pub(crate) fn is_alive(&self, now: Time) -> bool {
         lives_at(self.expires, self.time.max(now))
@@ -360,6 +342,44 @@ impl StoredPublication<'_> {
 }
 
 impl<'a> StoredSubscription<'a> {
+    /// Decodes what [`StoredSubscription::encode`] wrote; `None` if it is malformed.
+    pub(crate) fn decode(input: &mut Reader<'a>) -> Option<StoredSubscription<'a>> {
+        let (form, id, begins, ended) = (input.u64()?, input.u64()?, input.u64()?, input.u64()?);
+        let (made_at, from, to) = (time(input)?, time(input)?, time(input)?);
+        let flags = input.u8()?;
+        let (user, tag) = (input.bytes()?, input.bytes()?);
+        let place = Place::decode(input)?;
+        let condition = std::str::from_utf8(input.bytes()?).ok()?;
+        let change = if flags & ON_CHANGE == 0 {
+            None
+        } else {
+            let path = std::str::from_utf8(input.bytes()?).ok()?.into();
+            let by = f64::from_bits(input.u64()?);
+            let threshold = if flags & RELATIVE == 0 {
+                Threshold::Absolute(by)
+            } else {
+                Threshold::Percent(by)
+            };
+            Some(StoredChange { path, threshold })
+        };
+        Some(StoredSubscription {
+            form,
+            id,
+            begins,
+            ended: Some(ended).filter(|ended| *ended != NOT_ENDED),
+            made_at,
+            from,
+            to,
+            is_self_join: flags & SELF_JOIN != 0,
+            is_filed: flags & FILED != 0,
+            user,
+            tag,
+            place,
+            condition: Some(condition).filter(|condition| !condition.is_empty()),
+            change,
+        })
+    }
+
     /// A copy that borrows the same texts.
     pub(crate) fn copy(&self) -> StoredSubscription<'a> {
         StoredSubscription {
@@ -371,20 +391,21 @@ impl<'a> StoredSubscription<'a> {
 
     /// Estimated bytes of the encoding.
     pub(crate) fn estimated_len(&self) -> usize {
-        FIXED_LEN_ESTIMATE + self.user.len() + self.tag.len() + self.condition.len()
+        let condition = self.condition.map_or(0, str::len);
+        FIXED_LEN_ESTIMATE + self.user.len() + self.tag.len() + condition
     }
 
     /// True if a publication with this number and time lies within its bounds and its interval.
     pub(crate) fn has_met(&self, seq: Seq, time: Time) -> bool {
-        let is_after = seq >= self.begins && (self.ended == 0 || seq < self.ended);
-        is_after && time >= self.from && time <= self.to
+        let is_within = seq >= self.begins && self.ended.is_none_or(|ended| seq < ended);
+        is_within && time >= self.from && time <= self.to
     }
 
     /// True if it received a matching publication with this number, time and expiry.
     pub(crate) fn has_received(&self, seq: Seq, time: Time, expires: Time) -> bool {
         // A form receives earlier publications when it is made, later ones when they are published.
         let received_at = if seq < self.form {
-            self.made.max(time)
+            self.made_at.max(time)
         } else {
             time
         };
@@ -393,27 +414,29 @@ impl<'a> StoredSubscription<'a> {
 
     /// Appends the stored form.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let numbers = [self.form, self.id, self.begins, self.ended];
-        let times = [self.made, self.from, self.to].map(|time| time as u64);
+        let ended = self.ended.unwrap_or(NOT_ENDED);
+        let numbers = [self.form, self.id, self.begins, ended];
+        let times = [self.made_at, self.from, self.to].map(|time| time as u64);
         for number in numbers.into_iter().chain(times) {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let is_relative = self.change.as_ref().is_some_and(|c| c.is_relative);
+        let threshold = self.change.as_ref().map(|change| change.threshold);
         let flags = [
-            (self.joins, JOINS),
-            (self.change.is_some(), ON_CHANGE),
-            (is_relative, RELATIVE),
-            (self.filed, FILED),
+            (self.is_self_join, SELF_JOIN),
+            (threshold.is_some(), ON_CHANGE),
+            (matches!(threshold, Some(Threshold::Percent(_))), RELATIVE),
+            (self.is_filed, FILED),
         ];
         let set = flags.iter().filter(|(is_set, _)| *is_set);
         out.push(set.fold(0, |all, (_, flag)| all | flag));
         put_bytes(out, self.user);
         put_bytes(out, self.tag);
         self.place.encode(out);
-        put_bytes(out, self.condition.as_bytes());
-        if let Some(change) = &self.change {
-            put_bytes(out, change.path.as_bytes());
-            out.extend_from_slice(&change.threshold.to_le_bytes());
+        put_bytes(out, self.condition.unwrap_or("").as_bytes());
+        if let Some(StoredChange { path, threshold }) = &self.change {
+            let (Threshold::Absolute(by) | Threshold::Percent(by)) = threshold;
+            put_bytes(out, path.as_bytes());
+            out.extend_from_slice(&by.to_le_bytes());
         }
     }
 }

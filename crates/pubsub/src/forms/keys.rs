@@ -11,7 +11,7 @@ use esker::Result;
 use crate::forms::anchor::Anchor;
 use crate::forms::cell::Cell;
 use crate::forms::element::damaged;
-use crate::forms::topic::{Reach, Topic, split_level};
+use crate::forms::topic::{MAX_LEVELS, Reach, Topic, split_level};
 
 /// The end of a topic.
 const TOPIC_END: u8 = 1;
@@ -96,8 +96,13 @@ impl<'a> ListKey<'a> {
 
     fn read(key: &'a [u8]) -> Option<ListKey<'a>> {
         let mut rest = key;
+        let mut levels = 0;
         while rest.first() != Some(&TOPIC_END) {
             rest = split_level(rest)?.1;
+            levels += 1;
+        }
+        if levels > MAX_LEVELS {
+            return None;
         }
         let topic = key.get(..key.len() - rest.len())?;
         let rest = rest.get(1..)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use esker::{Expr, Result, Seq};
 
-use crate::forms::element::{NEVER, StoredPublication, Time};
+use crate::forms::element::{NEVER, StoredPublication, Threshold, Time};
 use crate::forms::place::{Place, Region};
 use crate::forms::topic::{Topic, TopicFilter};
 
@@ -111,11 +111,12 @@ pub struct Subscription {
     pub(crate) place: Place,
     pub(crate) user: Vec<u8>,
     pub(crate) tag: Vec<u8>,
-    pub(crate) made: Option<Time>,
+    /// The time that it is made at; `None`: the time of the call.
+    pub(crate) made_at: Option<Time>,
     pub(crate) from: Start,
     pub(crate) end: End,
     pub(crate) condition: Option<Expr>,
-    pub(crate) joins: bool,
+    pub(crate) is_self_join: bool,
     pub(crate) change: Option<OnChange>,
 }
 
@@ -127,17 +128,7 @@ pub(crate) enum Start {
     Before(Duration),
 }
 
-/// How much a number must change for the publication to be received.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum Threshold {
-    /// By more than this.
-    Absolute(f64),
-    /// By more than this many per cent of the previous number.
-    Percent(f64),
-}
-
-/// The number in the body whose changes a subscription receives.
+/// The number in the body whose changes a subscription receives, and by how much it must change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OnChange {
     pub(crate) path: esker::Path,
@@ -152,11 +143,11 @@ impl Subscription {
             place: Place::Anywhere,
             user: Vec::new(),
             tag: Vec::new(),
-            made: None,
+            made_at: None,
             from: Start::Now,
             end: End::Never,
             condition: None,
-            joins: false,
+            is_self_join: false,
             change: None,
         }
     }
@@ -218,7 +209,7 @@ impl Subscription {
     /// self-join, section 6.1). [`Config::remember`](crate::Config) limits how far back it may
     /// look.
     pub fn join(mut self) -> Subscription {
-        self.joins = true;
+        self.is_self_join = true;
         self
     }
 
@@ -236,7 +227,7 @@ impl Subscription {
     /// Makes it as of this time instead of the current time of the clock, for replaying past
     /// events.
     pub fn at_time(mut self, time: Time) -> Subscription {
-        self.made = Some(time);
+        self.made_at = Some(time);
         self
     }
 }
@@ -257,8 +248,10 @@ pub struct Published {
 
 impl PartialEq for Published {
     fn eq(&self, other: &Published) -> bool {
-        let of = |all: &Published| (all.seq, all.unread.as_ref().map(esker::Error::kind));
-        of(self) == of(other) && self.matches == other.matches
+        self.seq == other.seq
+            && self.matches == other.matches
+            && self.unread.as_ref().map(esker::Error::kind)
+                == other.unread.as_ref().map(esker::Error::kind)
     }
 }
 
@@ -288,10 +281,17 @@ pub struct Subscribed {
     pub unread: Option<esker::Error>,
 }
 
+impl Subscribed {
+    /// The number of a subscription that is not stored: no write has it.
+    pub(crate) const NOT_STORED: Seq = 0;
+}
+
 impl PartialEq for Subscribed {
     fn eq(&self, other: &Subscribed) -> bool {
-        let of = |all: &Subscribed| (all.id, all.unread.as_ref().map(esker::Error::kind));
-        of(self) == of(other) && self.past == other.past
+        self.id == other.id
+            && self.past == other.past
+            && self.unread.as_ref().map(esker::Error::kind)
+                == other.unread.as_ref().map(esker::Error::kind)
     }
 }
 

@@ -93,11 +93,40 @@ pub(crate) enum Extent {
     Area(RegionArea),
 }
 
-/// A region, and its exact area.
+/// The exact area of a region, and its shape.
 #[derive(Debug, Clone)]
 pub(crate) struct RegionArea {
-    region: Region,
+    shape: RegionShape,
     area: Area,
+}
+
+/// The shape of a region decides how it is compared with others.
+#[derive(Debug, Clone, Copy)]
+enum RegionShape {
+    Rect,
+    Circle { centre: Point, metres: f64 },
+    Polygon,
+}
+
+impl RegionShape {
+    /// The shape of a region.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the centre of a circle is invalid.
+    fn of(region: &Region) -> Result<RegionShape> {
+        Ok(match region {
+            Region::Rect { .. } => RegionShape::Rect,
+            Region::Circle {
+                longitude,
+                latitude,
+                metres,
+            } => RegionShape::Circle {
+                centre: Point::new(SPACE, *longitude, *latitude)?,
+                metres: *metres,
+            },
+            Region::Polygon(_) => RegionShape::Polygon,
+        })
+    }
 }
 
 impl Place {
@@ -120,8 +149,8 @@ impl Place {
             }
             Place::Cell(cell) => Extent::Cell(cell.clone()),
             Place::Region(region) => Extent::Area(RegionArea {
-                region: region.clone(),
                 area: region.area()?,
+                shape: RegionShape::of(region)?,
             }),
         })
     }
@@ -200,7 +229,7 @@ impl Extent {
             Extent::Anywhere => vec![Cell::root()],
             Extent::Point(point) => vec![Cell::of(*point, depth)],
             Extent::Cell(cell) => vec![cell.clone()],
-            Extent::Area(placed) => cell::cover(&placed.area, depth, max_cells),
+            Extent::Area(region) => cell::cover(&region.area, depth, max_cells),
         }
     }
 
@@ -216,7 +245,7 @@ impl Extent {
                     .filter(|count| *count <= max_cells)
                     .map(|_| cell.leaves(depth))
             }
-            Extent::Area(placed) => cell::leaves(&placed.area, depth, max_cells),
+            Extent::Area(region) => cell::leaves(&region.area, depth, max_cells),
         };
         leaves.unwrap_or_else(|| vec![Cell::root()])
     }
@@ -230,10 +259,10 @@ impl Extent {
             (Extent::Cell(a), Extent::Cell(b)) => a.meets(b),
             (Extent::Point(point), Extent::Cell(cell))
             | (Extent::Cell(cell), Extent::Point(point)) => *cell == Cell::of(*point, cell.level()),
-            (Extent::Point(point), Extent::Area(placed))
-            | (Extent::Area(placed), Extent::Point(point)) => placed.area.contains(*point),
-            (Extent::Cell(cell), Extent::Area(placed))
-            | (Extent::Area(placed), Extent::Cell(cell)) => placed.meets_box(&cell.bounds()),
+            (Extent::Point(point), Extent::Area(region))
+            | (Extent::Area(region), Extent::Point(point)) => region.area.contains(*point),
+            (Extent::Cell(cell), Extent::Area(region))
+            | (Extent::Area(region), Extent::Cell(cell)) => region.meets_box(&cell.bounds()),
             (Extent::Area(one), Extent::Area(other)) => one.meets(other),
         }
     }
@@ -244,39 +273,26 @@ impl RegionArea {
     /// [`CommonPointSearch`] decides, and areas that it cannot separate count as overlapping.
     fn meets(&self, other: &RegionArea) -> bool {
         let (a, b) = (&self.area, &other.area);
-        match (&self.region, &other.region) {
-            (Region::Circle { metres: r, .. }, Region::Circle { metres: s, .. }) => {
-                let centres = self.centre().zip(other.centre());
-                debug_assert!(
-                    centres.is_some(),
-                    "the areas were computed from the centres"
-                );
-                centres.is_some_and(|(c, d)| distance(SPACE, c, d) <= r + s)
-            }
-            (Region::Rect { .. }, _) => a.boxes().iter().any(|part| other.meets_box(part)),
-            (_, Region::Rect { .. }) => b.boxes().iter().any(|part| self.meets_box(part)),
+        match (&self.shape, &other.shape) {
+            (
+                RegionShape::Circle { centre, metres },
+                RegionShape::Circle {
+                    centre: other_centre,
+                    metres: other_metres,
+                },
+            ) => distance(SPACE, *centre, *other_centre) <= metres + other_metres,
+            (RegionShape::Rect, _) => a.boxes().iter().any(|part| other.meets_box(part)),
+            (_, RegionShape::Rect) => b.boxes().iter().any(|part| self.meets_box(part)),
             _ => CommonPointSearch::new(a, b).finds_in(&Cell::root()),
-        }
-    }
-
-    /// The centre of a circle.
-    fn centre(&self) -> Option<Point> {
-        match self.region {
-            Region::Circle {
-                longitude,
-                latitude,
-                ..
-            } => Point::new(SPACE, longitude, latitude).ok(),
-            _ => None,
         }
     }
 
     /// True if the area shares a point with a box.
     fn meets_box(&self, bounds: &Bounds) -> bool {
         let relation = self.area.relation(bounds);
-        match self.region {
-            Region::Rect { .. } | Region::Circle { .. } => relation != Relation::Outside,
-            Region::Polygon(_) if relation == Relation::Crosses => {
+        match self.shape {
+            RegionShape::Rect | RegionShape::Circle { .. } => relation != Relation::Outside,
+            RegionShape::Polygon if relation == Relation::Crosses => {
                 let Bounds {
                     min_x,
                     min_y,
@@ -285,11 +301,12 @@ impl RegionArea {
                 } = *bounds;
                 let rect = Area::rect(SPACE, min_x, min_y, max_x, max_y);
                 debug_assert!(rect.is_ok(), "a box of an area or cell is a rectangle");
-                rect.is_ok_and(|rect| {
+                // What cannot be separated counts as overlapping.
+                rect.map_or(true, |rect| {
                     CommonPointSearch::new(&self.area, &rect).finds_in(&Cell::root())
                 })
             }
-            Region::Polygon(_) => relation == Relation::Inside,
+            RegionShape::Polygon => relation == Relation::Inside,
         }
     }
 }

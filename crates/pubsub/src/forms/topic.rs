@@ -137,8 +137,26 @@ pub(crate) enum Reach {
     Below,
 }
 
+impl Reach {
+    /// The stored form.
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Reach::Overlap => 0,
+            Reach::Exact => 1,
+            Reach::Below => 2,
+        }
+    }
+
+    /// The reach with this stored form; `None` if there is none.
+    pub(crate) fn from_byte(byte: u8) -> Option<Reach> {
+        [Reach::Overlap, Reach::Exact, Reach::Below]
+            .into_iter()
+            .find(|reach| reach.byte() == byte)
+    }
+}
+
 /// The levels of a filter's pattern.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PatternLevels {
     /// At most [`MAX_LEVELS`].
     pub(crate) count: u8,
@@ -177,15 +195,6 @@ impl TopicFilter {
     /// As [`TopicFilter::from`] for an encoded topic.
     pub(crate) fn of_topic(encoded: &[u8]) -> TopicFilter {
         TopicFilter::of(encoded, Reach::Overlap)
-    }
-
-    /// Orders the filters of one pattern; the first byte of the stored form.
-    pub(crate) fn rank(&self) -> u8 {
-        match self.reach {
-            Reach::Overlap => 0,
-            Reach::Exact => 1,
-            Reach::Below => 2,
-        }
     }
 
     /// A filter with this encoded pattern.
@@ -233,6 +242,7 @@ impl TopicFilter {
 
     /// The levels of its pattern.
     pub(crate) fn levels(&self) -> PatternLevels {
+        debug_assert!(level_ends(&self.pattern).len() <= MAX_LEVELS);
         let mut levels = PatternLevels { count: 0, wild: 0 };
         let mut rest = self.pattern.as_slice();
         while let Some((level, tail)) = split_level(rest) {
@@ -260,7 +270,7 @@ impl TopicFilter {
 
     /// The stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.rank()];
+        let mut out = vec![self.reach.byte()];
         out.extend_from_slice(&self.pattern);
         out
     }
@@ -268,12 +278,7 @@ impl TopicFilter {
     /// Decodes a stored filter; `None` if it is malformed.
     pub(crate) fn decode(stored: &[u8]) -> Option<TopicFilter> {
         let (reach, pattern) = stored.split_first()?;
-        let reach = match reach {
-            0 => Reach::Overlap,
-            1 => Reach::Exact,
-            2 => Reach::Below,
-            _ => return None,
-        };
+        let reach = Reach::from_byte(*reach)?;
         let mut rest = pattern;
         let mut levels = 0;
         while !rest.is_empty() {
@@ -347,7 +352,7 @@ impl fmt::Debug for TopicFilter {
 
 /// True for topics that begin with `$`. MQTT reserves these for the broker: a wildcard at the first
 /// level does not match them.
-fn is_reserved(encoded: &[u8]) -> bool {
+pub(crate) fn is_reserved(encoded: &[u8]) -> bool {
     encoded.starts_with(&[NAME, b'$'])
 }
 
@@ -403,7 +408,8 @@ pub(crate) fn split_level(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The end offset of each level.
 pub(crate) fn level_ends(encoded: &[u8]) -> Vec<usize> {
-    let (mut ends, mut rest) = (Vec::new(), encoded);
+    let mut ends = Vec::new();
+    let mut rest = encoded;
     while let Some((_, tail)) = split_level(rest) {
         ends.push(encoded.len() - tail.len());
         rest = tail;
@@ -411,35 +417,28 @@ pub(crate) fn level_ends(encoded: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// The first `levels` levels of an encoding, with `+` for those whose bit is set in `wild`.
-pub(crate) fn with_wildcards(encoded: &[u8], levels: u8, wild: u64) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::with_capacity(encoded.len()), encoded);
-    for at in 0..levels {
-        let Some((level, tail)) = split_level(rest) else {
-            break;
-        };
-        if wild >> at & 1 == 1 {
-            out.push(ANY);
+/// The first levels of an encoded topic whose levels end at `ends`, with `+` for those that are
+/// wild.
+pub(crate) fn with_wildcards(encoded: &[u8], ends: &[usize], levels: PatternLevels) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(encoded.len());
+    let mut start = 0;
+    for (at, end) in ends.own(..usize::from(levels.count)).iter().enumerate() {
+        if levels.wild >> at & 1 == 1 {
+            pattern.push(ANY);
         } else {
-            out.extend_from_slice(level);
+            pattern.extend_from_slice(encoded.own(start..*end));
         }
-        rest = tail;
+        start = *end;
     }
-    out
-}
-
-/// True if no wildcard matches the first level.
-pub(crate) fn hides_from_wildcards(encoded: &[u8]) -> bool {
-    is_reserved(encoded)
+    pattern
 }
 
 fn write_levels(encoded: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (mut rest, mut first) = (encoded, true);
+    let mut rest = encoded;
     while let Some((level, tail)) = split_level(rest) {
-        if !first {
+        if rest.len() < encoded.len() {
             f.write_str("/")?;
         }
-        first = false;
         match level {
             [NUMBER, _, digits @ ..] => {
                 let number = digits.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b));

@@ -9,7 +9,7 @@ use esker::extension::{Cursor, MAX_SEQ, Snapshot, TreeId};
 use esker::{Result, Seq};
 use esker_coding::{Misplaced, Reader, put_bytes};
 
-use crate::forms::element::{StoredSubscription, Time, damaged, subscription};
+use crate::forms::element::{StoredSubscription, Time, damaged};
 use crate::forms::topic::TopicFilter;
 use crate::lists::shape::{Shape, ShapeUntil};
 
@@ -44,31 +44,32 @@ pub(crate) fn read_late(
     last: Seq,
 ) -> Result<HashMap<Seq, u64>> {
     let mut cursor = snapshot.cursor(directory, 0);
-    let mut found = HashMap::new();
+    let mut late = HashMap::new();
     cursor.within(b"l", Some(b"m"));
     cursor.seek(&late_key(first), MAX_SEQ)?;
     while cursor.valid() {
-        let seq = cursor.key().strip_prefix(b"l");
-        let seq = seq.and_then(|seq| <[u8; 8]>::try_from(seq).ok());
-        let clock = <[u8; 8]>::try_from(cursor.value()).ok();
-        let (Some(seq), Some(clock)) = (seq, clock) else {
+        let (Ok([b'l', seq @ ..]), Ok(clock)) = (
+            <&[u8; 9]>::try_from(cursor.key()),
+            <[u8; 8]>::try_from(cursor.value()),
+        ) else {
             return Err(damaged("the write time of a publication is malformed"));
         };
-        let seq = Seq::from_be_bytes(seq);
+        let seq = Seq::from_be_bytes(*seq);
         if seq > last {
             break;
         }
-        found.insert(seq, u64::from_le_bytes(clock));
+        late.insert(seq, u64::from_le_bytes(clock));
         cursor.next()?;
     }
-    Ok(found)
+    Ok(late)
 }
 
 /// The entry of a subscription.
 pub(crate) struct DirectoryEntry<'a> {
     pub(crate) topics: TopicFilter,
-    /// Its forms, newest first; at least one.
-    pub(crate) forms: Vec<StoredSubscription<'a>>,
+    pub(crate) newest: StoredSubscription<'a>,
+    /// Its older forms, newest first.
+    pub(crate) older: Vec<StoredSubscription<'a>>,
 }
 
 impl<'a> DirectoryEntry<'a> {
@@ -84,11 +85,21 @@ impl<'a> DirectoryEntry<'a> {
     fn parse(stored: &'a [u8]) -> Option<DirectoryEntry<'a>> {
         let mut input = Reader::new(stored);
         let topics = TopicFilter::decode(input.bytes()?)?;
-        let mut forms = vec![subscription(&mut input)?];
+        let newest = StoredSubscription::decode(&mut input)?;
+        let mut older = Vec::new();
         while !input.is_empty() {
-            forms.push(subscription(&mut input)?);
+            older.push(StoredSubscription::decode(&mut input)?);
         }
-        Some(DirectoryEntry { topics, forms })
+        Some(DirectoryEntry {
+            topics,
+            newest,
+            older,
+        })
+    }
+
+    /// All its forms, newest first.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &StoredSubscription<'a>> {
+        std::iter::once(&self.newest).chain(&self.older)
     }
 }
 
@@ -116,8 +127,8 @@ pub(crate) fn read_entry(
     directory: TreeId,
     id: Seq,
 ) -> Result<Option<Vec<u8>>> {
-    let found = snapshot.get(directory, &id_key(id), &snapshot.cost())?;
-    Ok(found.map(|found| found.value.to_vec()))
+    let entry = snapshot.get(directory, &id_key(id), &snapshot.cost())?;
+    Ok(entry.map(|entry| entry.value.to_vec()))
 }
 
 /// The stored latest time of all publications; the least time of all if there is none yet.
@@ -125,12 +136,12 @@ pub(crate) fn read_entry(
 /// # Errors
 /// Any read error; [`esker::Error::Damaged`] if the entry is malformed.
 pub(crate) fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {
-    let Some(found) = snapshot.get(directory, LATEST, &snapshot.cost())? else {
+    let Some(entry) = snapshot.get(directory, LATEST, &snapshot.cost())? else {
         return Ok(Time::MIN);
     };
-    let bytes: &[u8] = &found.value;
-    let bytes = <[u8; 8]>::try_from(bytes).map_err(|_| damaged("the latest time is malformed"))?;
-    Ok(Time::from_le_bytes(bytes))
+    let latest = <[u8; 8]>::try_from(&*entry.value);
+    let latest = latest.map_err(|_| damaged("the latest time is malformed"))?;
+    Ok(Time::from_le_bytes(latest))
 }
 
 /// All stored shapes.
@@ -139,20 +150,20 @@ pub(crate) fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time
 /// Any read error; [`esker::Error::Damaged`] if an entry is malformed.
 pub(crate) fn read_shapes(snapshot: &Snapshot, directory: TreeId) -> Result<Vec<ShapeUntil>> {
     let mut cursor = snapshot.cursor(directory, 0);
-    let mut found = Vec::new();
+    let mut shapes = Vec::new();
     cursor.within(b"s", Some(b"t"));
     cursor.seek_first()?;
     while cursor.valid() {
         // The cursor stays within the prefix.
         let encoded = cursor.key().strip_prefix(b"s");
         let shape = Shape::decode(encoded.ok_or_else(|| Misplaced::here())?);
-        let until = <[u8; 8]>::try_from(cursor.value()).ok();
-        let (Some(shape), Some(until)) = (shape, until) else {
+        let until = <[u8; 8]>::try_from(cursor.value());
+        let (Some(shape), Ok(until)) = (shape, until) else {
             return Err(damaged("a shape in the directory is malformed"));
         };
         let until = Time::from_le_bytes(until);
-        found.push(ShapeUntil { shape, until });
+        shapes.push(ShapeUntil { shape, until });
         cursor.next()?;
     }
-    Ok(found)
+    Ok(shapes)
 }

@@ -94,26 +94,38 @@ struct VoidedBy {
     times: Option<ElementTimes>,
 }
 
-/// True if every walk that skips elements with the times `by` also skips an element with the times
-/// `these`.
-fn covers(by: Option<ElementTimes>, these: Option<ElementTimes>) -> bool {
-    match (by, these) {
-        (Some(ElementTimes::Publication(a)), Some(ElementTimes::Publication(b))) => a == b,
+/// True if every walk that skips elements with the times `outer` also skips an element with the
+/// times `inner`.
+fn covers(outer: Option<ElementTimes>, inner: Option<ElementTimes>) -> bool {
+    match (outer, inner) {
+        (Some(ElementTimes::Publication(outer)), Some(ElementTimes::Publication(inner))) => {
+            outer == inner
+        }
         (
-            Some(ElementTimes::Subscription(from, to)),
-            Some(ElementTimes::Subscription(of, until)),
-        ) => from <= of && to >= until,
+            Some(ElementTimes::Subscription { from, to }),
+            Some(ElementTimes::Subscription {
+                from: inner_from,
+                to: inner_to,
+            }),
+        ) => from <= inner_from && to >= inner_to,
         _ => false,
     }
 }
 
-/// The smallest times that cover both.
+/// The smallest times that cover both. Elements that void one target are of one sort, and those of
+/// a publication have the same time.
 fn hull(one: Option<ElementTimes>, other: Option<ElementTimes>) -> Option<ElementTimes> {
     match (one, other) {
         (
-            Some(ElementTimes::Subscription(from, to)),
-            Some(ElementTimes::Subscription(of, until)),
-        ) => Some(ElementTimes::Subscription(from.min(of), to.max(until))),
+            Some(ElementTimes::Subscription { from, to }),
+            Some(ElementTimes::Subscription {
+                from: other_from,
+                to: other_to,
+            }),
+        ) => Some(ElementTimes::Subscription {
+            from: from.min(other_from),
+            to: to.max(other_to),
+        }),
         (one, other) => one.or(other),
     }
 }

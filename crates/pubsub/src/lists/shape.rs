@@ -16,13 +16,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use esker_coding::{Reader, put_bytes};
+use esker_coding::{Own, Reader, put_bytes};
 use esker_model::schema::{Path, Values};
 use parking_lot::Mutex;
 
-use crate::forms::anchor::{AnchorShape, Filing};
+use crate::forms::anchor::{AnchorPath, AnchorShape, Filing};
 use crate::forms::element::{NEVER, Time};
-use crate::forms::topic::Reach;
+use crate::forms::topic::{PatternLevels, Reach};
 
 /// The shape of a set of lists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,16 +44,18 @@ pub(crate) struct PublicationShape {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SubscriptionShape {
     pub(crate) reach: Reach,
-    /// The number of levels of the pattern.
-    pub(crate) levels: u8,
-    /// The levels that are `+`, as bits.
-    pub(crate) wild: u64,
+    /// The levels of the pattern.
+    pub(crate) levels: PatternLevels,
     /// The level of the cell.
     pub(crate) cell: u8,
     pub(crate) anchor: Option<AnchorShape>,
     /// True for subscriptions to changes of a number.
     pub(crate) changes: bool,
 }
+
+/// The kinds of shapes, as stored.
+const PUBLICATIONS: u8 = 1;
+const SUBSCRIPTIONS: u8 = 2;
 
 /// A shape as the directory stores it: needed until a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +85,18 @@ pub(crate) struct KnownShapes {
 #[derive(Debug)]
 pub(crate) struct KnownSubscriptions {
     pub(crate) shape: SubscriptionShape,
-    /// The number of its anchor's path in [`KnownShapes::values`].
-    pub(crate) path: Option<usize>,
+    /// Its anchor, if it has one.
+    pub(crate) anchor: Option<KnownAnchor>,
+}
+
+/// The anchor of a known shape, prepared for publications.
+#[derive(Debug)]
+pub(crate) struct KnownAnchor {
+    pub(crate) shape: AnchorShape,
+    /// [`AnchorShape::prefix`].
+    pub(crate) prefix: Vec<u8>,
+    /// The number of its path in [`KnownShapes::values`].
+    pub(crate) path: usize,
 }
 
 /// The shapes of a broker. `known` is derived from `until`, and replaced under its lock.
@@ -99,9 +111,9 @@ pub(crate) struct Shapes {
 struct Lifetime {
     /// The latest time that a write was to store. The shape is known until then.
     promised: Time,
-    /// The latest time that a write has stored. It may be behind `promised`, since a write can
-    /// fail.
-    written: Time,
+    /// The latest time that a write has stored; `None` until the first has. It may be behind
+    /// `promised`, since a write can fail.
+    written: Option<Time>,
 }
 
 impl Shapes {
@@ -119,7 +131,7 @@ impl Shapes {
         until.extend(stored.into_iter().map(|stored| {
             let lifetime = Lifetime {
                 promised: stored.until,
-                written: stored.until,
+                written: Some(stored.until),
             };
             (stored.shape, lifetime)
         }));
@@ -135,9 +147,9 @@ impl Shapes {
 
     /// True if conditions on this path may be filed: the path has filed conditions already, or
     /// fewer than [`MAX_FILED_PATHS`] paths have.
-    pub(crate) fn may_file_under(&self, path: &str) -> bool {
+    pub(crate) fn may_file_under(&self, path: &AnchorPath) -> bool {
         let until = self.until.lock();
-        let paths: BTreeSet<&str> = until.keys().filter_map(Shape::path).collect();
+        let paths: BTreeSet<&AnchorPath> = until.keys().filter_map(Shape::path).collect();
         paths.contains(path) || paths.len() < MAX_FILED_PATHS
     }
 
@@ -169,16 +181,17 @@ impl Shapes {
         let mut to_write = Vec::new();
         for shape in shapes.iter().filter(|shape| !is_written(shape)) {
             let ahead = needed.saturating_sub(now).max(0);
+            let promised = needed.saturating_add(ahead);
             let lifetime = until.entry(shape.clone()).or_insert_with(|| {
                 is_changed = true;
                 Lifetime {
-                    promised: Time::MIN,
-                    written: Time::MIN,
+                    promised,
+                    written: None,
                 }
             });
             // The last write stays in the directory: it must not promise less than another under
             // way.
-            lifetime.promised = lifetime.promised.max(needed.saturating_add(ahead));
+            lifetime.promised = lifetime.promised.max(promised);
             to_write.push(ShapeUntil {
                 shape: shape.clone(),
                 until: lifetime.promised,
@@ -199,7 +212,7 @@ impl Shapes {
         for confirmed in written {
             // The shape may have been forgotten meanwhile, if its time has passed.
             if let Some(lifetime) = until.get_mut(&confirmed.shape) {
-                lifetime.written = lifetime.written.max(confirmed.until);
+                lifetime.written = lifetime.written.max(Some(confirmed.until));
             }
         }
         self.known.store(Arc::new(KnownShapes::of(&until)));
@@ -208,53 +221,56 @@ impl Shapes {
 
 impl KnownShapes {
     fn of(shapes: &HashMap<Shape, Lifetime>) -> KnownShapes {
-        let written = shapes.iter().map(|(shape, lifetime)| ShapeUntil {
-            shape: shape.clone(),
-            until: lifetime.written,
-        });
-        let mut known = KnownShapes {
-            written: written.collect(),
-            ..KnownShapes::default()
-        };
-        known.written.sort_unstable();
-        let mut paths: Vec<Arc<str>> = Vec::new();
-        for shape in shapes.keys() {
+        let mut known = KnownShapes::default();
+        let mut paths: Vec<Path> = Vec::new();
+        for (shape, lifetime) in shapes {
+            if let Some(until) = lifetime.written {
+                let shape = shape.clone();
+                known.written.push(ShapeUntil { shape, until });
+            }
             match shape {
                 Shape::Publications(shape) => known.publications.push(*shape),
                 Shape::Subscriptions(shape) => {
-                    let path = shape.anchor.as_ref().map(|anchor| {
-                        let known = paths.iter().position(|path| *path == anchor.path);
-                        known.unwrap_or_else(|| {
-                            paths.push(anchor.path.clone());
-                            paths.len() - 1
-                        })
-                    });
                     known.has_changes |= shape.changes;
+                    let anchor = shape.anchor.as_ref();
                     known.subscriptions.push(KnownSubscriptions {
                         shape: shape.clone(),
-                        path,
+                        anchor: anchor.map(|anchor| KnownAnchor::new(anchor, &mut paths)),
                     });
                 }
             }
         }
-        let parsed: Option<Vec<Path>> = paths.iter().map(|path| Path::parse(path).ok()).collect();
-        known.values = parsed
-            .filter(|paths| !paths.is_empty())
-            .map(|paths| Values::new(&paths));
+        known.written.sort_unstable();
+        known.values = (!paths.is_empty()).then(|| Values::new(&paths));
         known
     }
 
     /// True if the directory has this shape until `needed` or longer.
     fn is_written(&self, shape: &Shape, needed: Time) -> bool {
         let at = (self.written).binary_search_by(|written| written.shape.cmp(shape));
-        let found = at.ok().and_then(|at| self.written.get(at));
-        found.is_some_and(|written| written.until >= needed)
+        at.is_ok_and(|at| self.written.own(at).until >= needed)
+    }
+}
+
+impl KnownAnchor {
+    /// Prepares an anchor, and adds its path to those of all anchors if it is not among them.
+    fn new(anchor: &AnchorShape, paths: &mut Vec<Path>) -> KnownAnchor {
+        let known = paths.iter().position(|path| path == anchor.path.path());
+        let path = known.unwrap_or_else(|| {
+            paths.push(anchor.path.path().clone());
+            paths.len() - 1
+        });
+        KnownAnchor {
+            shape: anchor.clone(),
+            prefix: anchor.prefix(),
+            path,
+        }
     }
 }
 
 impl Shape {
     /// The path of its anchor.
-    fn path(&self) -> Option<&str> {
+    fn path(&self) -> Option<&AnchorPath> {
         match self {
             Shape::Subscriptions(shape) => Some(&shape.anchor.as_ref()?.path),
             Shape::Publications(_) => None,
@@ -265,16 +281,12 @@ impl Shape {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Shape::Publications(shape) => out.extend([1, shape.levels, shape.cell]),
+            Shape::Publications(shape) => out.extend([PUBLICATIONS, shape.levels, shape.cell]),
             Shape::Subscriptions(shape) => {
-                let reach = match shape.reach {
-                    Reach::Overlap => 0,
-                    Reach::Exact => 1,
-                    Reach::Below => 2,
-                };
-                let changes = u8::from(shape.changes);
-                out.extend([2, reach, shape.levels, shape.cell, changes]);
-                out.extend_from_slice(&shape.wild.to_le_bytes());
+                let PatternLevels { count, wild } = shape.levels;
+                out.extend([SUBSCRIPTIONS, shape.reach.byte(), count, shape.cell]);
+                out.push(u8::from(shape.changes));
+                out.extend_from_slice(&wild.to_le_bytes());
                 if let Some(anchor) = &shape.anchor {
                     let (filing, bits) = match anchor.filing {
                         Filing::Equal => (1, 0),
@@ -284,7 +296,7 @@ impl Shape {
                         Filing::Block(bits) => (5, bits),
                     };
                     out.extend([filing, bits]);
-                    put_bytes(&mut out, anchor.path.as_bytes());
+                    put_bytes(&mut out, anchor.path.text().as_bytes());
                 }
             }
         }
@@ -294,17 +306,22 @@ impl Shape {
     /// Decodes a stored shape; `None` if it is malformed.
     pub(crate) fn decode(stored: &[u8]) -> Option<Shape> {
         let mut input = Reader::new(stored);
-        if input.u8()? == 1 {
-            let (levels, cell) = (input.u8()?, input.u8()?);
-            return Some(Shape::Publications(PublicationShape { levels, cell }));
-        }
-        let reach = match input.u8()? {
-            0 => Reach::Overlap,
-            1 => Reach::Exact,
-            2 => Reach::Below,
+        let shape = match input.u8()? {
+            PUBLICATIONS => Shape::Publications(PublicationShape {
+                levels: input.u8()?,
+                cell: input.u8()?,
+            }),
+            SUBSCRIPTIONS => Shape::Subscriptions(SubscriptionShape::decode(&mut input)?),
             _ => return None,
         };
-        let (levels, cell, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
+        input.is_empty().then_some(shape)
+    }
+}
+
+impl SubscriptionShape {
+    fn decode(input: &mut Reader<'_>) -> Option<SubscriptionShape> {
+        let reach = Reach::from_byte(input.u8()?)?;
+        let (count, cell, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
         let wild = input.u64()?;
         let anchor = if input.is_empty() {
             None
@@ -318,16 +335,15 @@ impl Shape {
                 5 if bits <= 64 => Filing::Block(bits),
                 _ => return None,
             };
-            let path = std::str::from_utf8(input.bytes()?).ok()?.into();
+            let path = AnchorPath::decode(input.bytes()?)?;
             Some(AnchorShape { path, filing })
         };
-        Some(Shape::Subscriptions(SubscriptionShape {
+        Some(SubscriptionShape {
             reach,
-            levels,
-            wild,
+            levels: PatternLevels { count, wild },
             cell,
             anchor,
             changes,
-        }))
+        })
     }
 }

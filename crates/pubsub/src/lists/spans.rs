@@ -9,13 +9,11 @@ use std::borrow::Cow;
 use esker_coding::Own;
 use esker_model::schema::{Path, Scalar, Values};
 
-use crate::forms::anchor::{AnchorRange, AnchorShape};
+use crate::forms::anchor::AnchorRange;
 use crate::forms::cell::Cell;
 use crate::forms::keys::{self, Filed, KeyRange, List};
-use crate::forms::topic::{
-    Reach, Topic, TopicFilter, hides_from_wildcards, level_ends, with_wildcards,
-};
-use crate::lists::shape::{KnownShapes, KnownSubscriptions, SubscriptionShape};
+use crate::forms::topic::{Reach, Topic, TopicFilter, is_reserved, level_ends, with_wildcards};
+use crate::lists::shape::{KnownAnchor, KnownShapes, KnownSubscriptions, SubscriptionShape};
 use crate::lists::walk::Span;
 
 /// A scalar value of a publication's body.
@@ -45,7 +43,7 @@ struct ValueAt {
 
 /// The values of a body at the paths of all anchors.
 fn values_of(known: &KnownShapes, body: &[u8]) -> Vec<ValueAt> {
-    let mut found = Vec::new();
+    let mut values_at = Vec::new();
     if let Some(values) = &known.values {
         values.visit(body, &mut |path, scalar| {
             let value = match scalar {
@@ -54,10 +52,10 @@ fn values_of(known: &KnownShapes, body: &[u8]) -> Vec<ValueAt> {
                 Scalar::Int(v) => BodyValue::Number(v as f64),
                 Scalar::Float(v) => BodyValue::Number(v),
             };
-            found.push(ValueAt { path, value });
+            values_at.push(ValueAt { path, value });
         });
     }
-    found
+    values_at
 }
 
 /// The first `levels` levels of an encoded topic, which has at least as many.
@@ -82,11 +80,11 @@ pub(crate) fn for_publication(
     body: &[u8],
 ) -> Vec<Span> {
     let encoded = topic.encoded();
-    let own_levels = level_ends(encoded).len();
+    let ends = level_ends(encoded);
     let values = values_of(known, body);
     let mut spans = Vec::new();
-    for KnownSubscriptions { shape, path } in &known.subscriptions {
-        let pattern = match patterns_of(shape, encoded, own_levels) {
+    for KnownSubscriptions { shape, anchor } in &known.subscriptions {
+        let pattern = match patterns_of(shape, encoded, &ends) {
             Some(TopicRange::One(pattern)) => pattern,
             Some(TopicRange::Below(topic)) => {
                 spans.push(Span::Range(keys::below_topic(topic)));
@@ -99,44 +97,45 @@ pub(crate) fn for_publication(
                 spans.push(Span::Range(keys::below_cell(&pattern, cell.quarters())));
                 continue;
             }
-            let list = List::Subscriptions(shape.reach, Filed::by(shape.anchor.as_ref()));
+            let list = List::Subscriptions(shape.reach, Filed::by(anchor.as_ref()));
             let key = keys::list(&pattern, first_quarters(cell, shape.cell), list);
-            if let Some(anchor) = &shape.anchor {
-                let at_path = values.iter().filter(|found| Some(found.path) == *path);
-                let probes = at_path.filter_map(|found| anchor.probe(found.value.scalar()));
-                spans.extend(probes.map(|probe| filed_under(&key, anchor, &probe)));
-            } else {
+            let Some(anchor) = anchor else {
                 spans.push(Span::key(key));
-            }
+                continue;
+            };
+            let at_path = values.iter().filter(|value| value.path == anchor.path);
+            let probes = at_path.filter_map(|value| anchor.shape.probe(value.value.scalar()));
+            spans.extend(probes.map(|probe| filed_under(&key, anchor, &probe)));
         }
     }
     spans
 }
 
-/// The patterns of a shape that match an encoded topic with `own_levels` levels.
+/// The patterns of a shape that match an encoded topic whose levels end at `ends`.
 fn patterns_of<'t>(
     shape: &SubscriptionShape,
     encoded: &'t [u8],
-    own_levels: usize,
+    ends: &[usize],
 ) -> Option<TopicRange<'t>> {
-    let levels = usize::from(shape.levels);
+    let levels = usize::from(shape.levels.count);
+    let own_levels = ends.len();
     match shape.reach {
         Reach::Overlap if levels > own_levels => return Some(TopicRange::Below(encoded)),
         Reach::Exact if levels != own_levels => return None,
         Reach::Below if levels > own_levels => return None,
         _ => {}
     }
-    let is_wild_first = shape.reach != Reach::Overlap && (levels == 0 || shape.wild & 1 == 1);
-    if is_wild_first && hides_from_wildcards(encoded) {
+    let begins_wild = levels == 0 || shape.levels.wild & 1 == 1;
+    if shape.reach != Reach::Overlap && begins_wild && is_reserved(encoded) {
         return None;
     }
-    let pattern = with_wildcards(encoded, shape.levels, shape.wild);
+    let pattern = with_wildcards(encoded, ends, shape.levels);
     Some(TopicRange::One(pattern.into()))
 }
 
 /// The part of the list at `key`, whose subscriptions are filed, with anchors in `probe`.
-fn filed_under(key: &[u8], shape: &AnchorShape, probe: &AnchorRange) -> Span {
-    let with = |value: &[u8]| [key, &shape.prefix(), value].concat();
+fn filed_under(key: &[u8], anchor: &KnownAnchor, probe: &AnchorRange) -> Span {
+    let with = |value: &[u8]| [key, &anchor.prefix, value].concat();
     if probe.first == probe.last {
         Span::key(with(&probe.first))
     } else {
@@ -180,7 +179,7 @@ pub(crate) fn for_self_join(
     let mut spans = Vec::new();
     let shapes = known.subscriptions.iter().map(|known| &known.shape);
     for shape in shapes.filter(|shape| shape.reach == Reach::Overlap) {
-        match topics_at(topics, shape.levels) {
+        match topics_at(topics, shape.levels.count) {
             Some(TopicRange::One(topic)) => {
                 let list_of = |node: &[u8]| subscriptions_of(node, shape);
                 add_nodes(&mut spans, &topic, shape.cell, cells, &list_of);
@@ -196,10 +195,10 @@ pub(crate) fn for_self_join(
 
 /// The list of a node that has subscriptions of this shape, under any anchor.
 fn subscriptions_of(node: &[u8], shape: &SubscriptionShape) -> Span {
-    let filed = Filed::by(shape.anchor.as_ref());
-    let byte = List::Subscriptions(shape.reach, filed).byte();
+    let filing = Filed::by(shape.anchor.as_ref());
+    let byte = List::Subscriptions(shape.reach, filing).byte();
     let start = [node, &[byte]].concat();
-    match filed {
+    match filing {
         Filed::Plain => Span::key(start),
         // Up to the next list of the node.
         Filed::UnderAnchors => Span::Range(KeyRange {
@@ -262,9 +261,9 @@ impl NumberAt {
 
     /// The first number at the path.
     pub(crate) fn find(&self, body: &[u8]) -> Option<f64> {
-        let mut found = None;
+        let mut first = None;
         self.0
-            .visit(body, &mut |_, scalar| found = found.or(scalar.as_f64()));
-        found
+            .visit(body, &mut |_, scalar| first = first.or(scalar.as_f64()));
+        first
     }
 }

@@ -42,7 +42,7 @@ struct Interval {
     last: Time,
 }
 
-/// ElementTimes of either sort of elements.
+/// The times of elements, by their sort.
 #[derive(Debug, Clone, Copy, Default)]
 struct Intervals {
     publications: Option<Interval>,
@@ -87,7 +87,7 @@ impl Extractor for ListTimes {
         for element in Elements::of(operand) {
             match element.ok().and_then(|raw| raw.times()) {
                 Some(ElementTimes::Publication(time)) => include(&mut all.publications, time, time),
-                Some(ElementTimes::Subscription(from, to)) => {
+                Some(ElementTimes::Subscription { from, to }) => {
                     include(&mut all.subscriptions, from, to)
                 }
                 // A damaged element covers all times, so that a read reports it.
@@ -119,10 +119,10 @@ fn from_sortable(bytes: &[u8]) -> Option<Time> {
     Some((u64::from_be_bytes(bytes) ^ 1 << 63) as Time)
 }
 
-/// Converts a time of the broker, with `resolution` units per millisecond, to the store's clock in
-/// milliseconds. Rounds down; 0 for times before 1970.
+/// Converts a time of the broker, with `resolution` units per millisecond (at least one), to the
+/// store's clock in milliseconds. Rounds down; 0 for times before 1970.
 pub(crate) fn tick(time: Time, resolution: u32) -> Tick {
-    time.div_euclid(i64::from(resolution.max(1))).max(0) as Tick
+    time.div_euclid(i64::from(resolution)).max(0) as Tick
 }
 
 /// Selects the elements that a walk needs, by their times.
@@ -216,7 +216,7 @@ impl TimeFilter {
         };
         // A bound that is missing or cannot be decoded excludes nothing.
         let bound = |bytes: &[u8], unknown| from_sortable(bytes).unwrap_or(unknown);
-        let stored = match table.zones.iter().find(|(of, _)| *of == sort.id()) {
+        let stored = match table.zones.iter().find(|(id, _)| *id == sort.id()) {
             // The table was written before tables recorded times.
             None => return true,
             Some((_, None)) => return false,

@@ -124,24 +124,32 @@ pub(crate) fn normalise(mut spans: Vec<Span>) -> Vec<Span> {
     let ranges: Vec<Span> = spans.iter().filter(is_range).cloned().collect();
     if !ranges.is_empty() {
         spans.retain(|span| {
-            let held = |range: &Span| range != span && range.holds(span);
-            !ranges.iter().any(held)
+            let is_outer = |range: &Span| range != span && range.holds(span);
+            !ranges.iter().any(is_outer)
         });
     }
     let mut normalised: Vec<Span> = Vec::with_capacity(spans.len());
     for mut span in spans {
-        if let (Some(Span::Keys(before)), Span::Keys(keys)) = (normalised.last_mut(), &mut span)
-            && let (Some([node @ .., _]), [key]) =
-                (before.last().map(Vec::as_slice), keys.as_slice())
-            && key.len() == node.len() + 1
-            && key.starts_with(node)
-        {
-            before.append(keys);
-            continue;
+        match (normalised.last_mut(), &mut span) {
+            (Some(Span::Keys(before)), Span::Keys(keys)) if are_neighbours(before, keys) => {
+                before.append(keys);
+            }
+            _ => normalised.push(span),
         }
-        normalised.push(span);
     }
     normalised
+}
+
+/// True if `keys` is one list of the node that the last list of `before` belongs to: their keys
+/// differ in the last byte only.
+fn are_neighbours(before: &[Vec<u8>], keys: &[Vec<u8>]) -> bool {
+    let ([.., last], [key]) = (before, keys) else {
+        return false;
+    };
+    match (last.as_slice(), key.as_slice()) {
+        ([node @ .., _], [other_node @ .., _]) => node == other_node,
+        _ => false,
+    }
 }
 
 /// Visits the elements in a snapshot of the lists in `spans` ([`normalise`]). Skips tables of other
@@ -197,7 +205,8 @@ impl Walk<'_> {
             "the spans are normalised"
         );
         let ends: Vec<Cow<'_, [u8]>> = self.spans.iter().map(Span::end).collect();
-        let (mut state, mut is_whole) = (WalkState::default(), true);
+        let mut state = WalkState::default();
+        let mut is_whole = true;
         for component in self.snapshot.components(self.tree) {
             is_whole &= self.component(&component, &ends, &mut state, visit)?;
         }
@@ -213,8 +222,10 @@ impl Walk<'_> {
         state: &mut WalkState,
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
-        let cursor_of = |of: &Component| self.snapshot.entries_in(std::slice::from_ref(of), 0);
-        let (mut whole, mut is_whole) = (None, true);
+        let cursor_of = |part: &Component| self.snapshot.entries_in(std::slice::from_ref(part), 0);
+        // Made once for all spans that need all of the component.
+        let mut whole = None;
+        let mut is_whole = true;
         for (span, end) in self.spans.iter().zip(ends) {
             match self.needed(component, span, state)? {
                 Needed::Whole => {
@@ -330,7 +341,8 @@ impl Walk<'_> {
         let Component::Run(run) = component else {
             return Needed::Whole;
         };
-        let (mut tables, mut is_whole) = (Vec::new(), true);
+        let mut tables = Vec::new();
+        let mut is_whole = true;
         for table in run.between(&range.start, &range.end) {
             if self.may_be_in(table.meta(), None) {
                 tables.push(table.clone());
@@ -368,6 +380,16 @@ struct WalkState {
 }
 
 impl WalkState {
+    /// True if a newer element of the list has voided this one.
+    fn is_voided(&self, key: &[u8], raw: &RawElement<'_>) -> bool {
+        // Usually empty: then no key is hashed.
+        if self.voided.is_empty() {
+            return false;
+        }
+        let voided = self.voided.get(key).zip(raw.target());
+        voided.is_some_and(|(voided, target)| voided.contains(&target))
+    }
+
     /// Visits the elements of an operand. Returns true if no older element of the list is needed.
     fn visit(
         &mut self,
@@ -383,11 +405,7 @@ impl WalkState {
             if snapshot.has_expired(raw.drop_time) {
                 continue;
             }
-            // Usually empty: then no key is hashed.
-            if !self.voided.is_empty()
-                && let (Some(voided), Some(target)) = (self.voided.get(key), raw.target())
-                && voided.contains(&target)
-            {
+            if self.is_voided(key, &raw) {
                 continue;
             }
             if let Some(target) = raw.voids() {

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, EngineError, Kind, Snapshot, Ticket};
-use esker::{Result, Seq};
-use esker_coding::{Misplaced, Own};
+use esker::{Error, Result, Seq};
+use esker_coding::Own;
 
 use crate::broker::{Broker, Inner, View};
 use crate::forms::element::{Element, StoredSubscription, Time};
 use crate::forms::message::Notification;
 use crate::forms::place::Place;
-use crate::forms::topic::TopicFilter;
 use crate::lists::directory::{DirectoryEntry, encode_entry, id_key};
 use crate::lists::shape::ShapeUntil;
 use crate::search::prepared::{PreparedSubscription, SubscriptionLists};
@@ -44,7 +43,7 @@ impl Broker {
     /// no earlier ones. Returns false if the subscription does not exist any more.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any read or write
+    /// [`Error::BadInput`] if the place is invalid; also any read or write
     /// error.
     pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
         let inner = &*self.inner;
@@ -74,7 +73,8 @@ fn drop_forms(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscripti
         }
         let mut met = newest.to;
         let is_needed = |form: &StoredSubscription<'_>| {
-            let needed = form.ended > newest.begins && form.to > met;
+            let has_begun = form.ended.is_some_and(|ended| ended > newest.begins);
+            let needed = has_begun && form.to > met;
             met = met.max(form.to);
             needed
         };
@@ -105,23 +105,25 @@ enum Change {
     Move(Place),
 }
 
-/// The lists and the directory entry that a change writes.
+/// A form of a subscription, where it is stored, and how long.
+struct FormInLists<'a> {
+    form: StoredSubscription<'a>,
+    lists: SubscriptionLists,
+    /// The time until which it is remembered.
+    until: Time,
+    /// The time of the store's clock from which it can be dropped.
+    drop_time: u64,
+}
+
+/// The change of a live subscription: the forms before and after it.
 struct Rewrite<'a> {
     id: Seq,
-    topics: &'a TopicFilter,
-    /// The newest form so far, and the older ones, newest first.
-    old: &'a StoredSubscription<'a>,
-    older: &'a [StoredSubscription<'a>],
-    old_lists: SubscriptionLists,
-    /// The time of the store's clock from which the old form can be dropped.
-    old_drop_time: u64,
-    /// The form that the change makes; the old one if it only ends that.
-    new: StoredSubscription<'a>,
-    new_lists: SubscriptionLists,
-    /// The time until which the new form is remembered.
-    new_until: Time,
-    /// The time of the store's clock from which the new form can be dropped.
-    new_drop_time: u64,
+    /// The directory entry before the change.
+    entry: &'a DirectoryEntry<'a>,
+    /// The newest form before the change.
+    old: FormInLists<'a>,
+    /// The form that the change makes; `None` if it ends the subscription.
+    new: Option<FormInLists<'a>>,
     /// The time of the change.
     now: Time,
 }
@@ -141,62 +143,89 @@ struct ListOperand {
     drop_time: u64,
 }
 
-impl Rewrite<'_> {
-    /// The newest form after the change with the number `first`. No publication so far has a later
-    /// time than `latest`.
-    fn newest_form(&self, change: &Change, latest: Time, first: Seq) -> NewestForm<'_> {
-        let mut new = self.new.copy();
-        let replaces = match change {
-            Change::End => false,
-            // A renewal may change which stored publications match, if one may have a time behind
-            // the earlier of the two ends.
-            Change::Renew(_) => latest > self.old.to.min(new.to),
-            Change::Move(_) => true,
-        };
-        if replaces {
-            (new.form, new.made) = (first, self.now);
-        }
-        if matches!(change, Change::Move(_)) {
-            new.begins = first;
-        }
-        NewestForm {
-            form: new,
-            replaces,
+/// The operands that a change adds, by the keys of their lists.
+struct ListOperands<'a> {
+    by_key: BTreeMap<&'a [u8], ListOperand>,
+    /// The number of the change.
+    first: Seq,
+}
+
+impl<'a> ListOperands<'a> {
+    fn new(first: Seq) -> ListOperands<'a> {
+        ListOperands {
+            by_key: BTreeMap::new(),
+            first,
         }
     }
 
-    /// The operand for each list, by key. Its elements, newest first: the new form, the old one
-    /// with its end, and the tombstone of the old one, which lives as long as that.
-    fn operands(
-        &self,
-        first: Seq,
-        new: Option<&StoredSubscription<'_>>,
-        ended: Option<&StoredSubscription<'_>>,
-    ) -> BTreeMap<&[u8], ListOperand> {
-        let mut operands: BTreeMap<&[u8], ListOperand> = BTreeMap::new();
-        let mut add = |key, element: Element<'_>, drop_time: u64| {
-            let operand: &mut ListOperand = operands.entry(key).or_default();
-            element.encode(first, drop_time, &mut operand.encoded);
-            operand.drop_time = drop_time.max(operand.drop_time);
+    /// Adds an element behind those of the list that were added before, which are newer.
+    fn add(&mut self, key: &'a [u8], element: &Element<'_>, drop_time: u64) {
+        let operand = self.by_key.entry(key).or_default();
+        element.encode(self.first, drop_time, &mut operand.encoded);
+        operand.drop_time = drop_time.max(operand.drop_time);
+    }
+
+    /// Adds the end of a form to its lists: the form with its end if `remembered` has it, and its
+    /// tombstone, which lives as long.
+    fn add_end(&mut self, old: &'a FormInLists<'_>, remembered: Option<&StoredSubscription<'_>>) {
+        let FormInLists {
+            form,
+            lists,
+            drop_time,
+            ..
+        } = old;
+        let tombstone = Element::Ended {
+            form: form.form,
+            from: form.from,
+            to: form.to,
         };
-        if let Some(new) = new {
-            for key in &self.new_lists.keys {
-                add(key, Element::Subscription(new.copy()), self.new_drop_time);
+        for key in &lists.keys {
+            if let Some(ended) = remembered {
+                self.add(key, &Element::Subscription(ended.copy()), *drop_time);
             }
+            self.add(key, &tombstone, *drop_time);
         }
-        let Rewrite { old, .. } = self;
-        for key in &self.old_lists.keys {
-            if let Some(ended) = ended {
-                add(key, Element::Subscription(ended.copy()), self.old_drop_time);
-            }
-            let tombstone = Element::Ended {
-                form: old.form,
-                from: old.from,
-                to: old.to,
-            };
-            add(key, tombstone, self.old_drop_time);
+    }
+}
+
+impl Rewrite<'_> {
+    /// The form `new` as the change with the number `first` writes it. No publication so far has a
+    /// later time than `latest`.
+    fn newest_form<'n>(
+        &self,
+        new: &FormInLists<'n>,
+        change: &Change,
+        latest: Time,
+        first: Seq,
+    ) -> NewestForm<'n> {
+        let mut form = new.form.copy();
+        let replaces = match change {
+            // It makes no form.
+            Change::End => false,
+            // A renewal may change which stored publications match, if one may have a time behind
+            // the earlier of the two ends.
+            Change::Renew(_) => latest > self.old.form.to.min(form.to),
+            Change::Move(_) => true,
+        };
+        if replaces {
+            (form.form, form.made_at) = (first, self.now);
         }
-        operands
+        if matches!(change, Change::Move(_)) {
+            form.begins = first;
+        }
+        NewestForm { form, replaces }
+    }
+
+    /// The old form, ended by the change with the number `first`.
+    fn ended_form(&self, first: Seq) -> StoredSubscription<'_> {
+        let mut ended = self.old.form.copy();
+        ended.ended = Some(first);
+        ended
+    }
+
+    /// True if ended forms stay in the lists, where self-joins of their user find them.
+    fn remembers_ended(&self) -> bool {
+        !self.old.form.user.is_empty()
     }
 }
 
@@ -215,18 +244,17 @@ impl Inner {
         &self,
         view: &View,
         renewed: &PreparedSubscription,
-        forms: &[StoredSubscription<'_>],
+        entry: &DirectoryEntry<'_>,
         after: Seq,
     ) -> Result<Vec<Notification>> {
         let mut unmet = renewed.clone();
         // The newest form has met everything up to its end; older forms may have met later times.
-        let met = forms
-            .first()
-            .map_or(unmet.from, |last| last.to.saturating_add(1));
-        unmet.from = unmet.from.max(met);
-        let mut found = self.publications_after(view, &unmet, Seq::MAX, after)?;
-        found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
-        Ok(found)
+        unmet.from = unmet.from.max(entry.newest.to.saturating_add(1));
+        let mut missed = self.publications_after(view, &unmet, after)?;
+        let was_met =
+            |new: &Notification| entry.forms().any(|form| form.has_met(new.seq, new.time));
+        missed.retain(|publication| !was_met(publication));
+        Ok(missed)
     }
 
     /// Changes a subscription. Returns the publications that it missed if it is renewed; `None` if
@@ -259,31 +287,30 @@ impl Inner {
         id: Seq,
         change: Change,
     ) -> Result<Option<Appended>> {
-        let Some(entry) = self.stored_entry(snapshot, id)? else {
+        let Some(stored) = self.stored_entry(snapshot, id)? else {
             return Ok(None);
         };
-        let DirectoryEntry { topics, forms } = DirectoryEntry::decode(&entry)?;
+        let entry = DirectoryEntry::decode(&stored)?;
         let now = self.now();
-        let old = forms.item(0)?;
-        let until = self.remembered_until(old.to, old.user);
+        let until = self.remembered_until(entry.newest.to, entry.newest.user);
         if until < now {
             self.note_ended(snapshot, until.saturating_add(1));
         }
-        if until < now || old.ended != 0 {
+        if until < now || entry.newest.ended.is_some() {
             return Ok(None);
         }
-        let rewrite = self.rewrite(id, &topics, &forms, &change, now)?;
-        let renewed = match change {
-            Change::Renew(_) => {
-                let mut renewed = self.prepare_form(&topics, &rewrite.new)?;
-                renewed.made = now;
+        let rewrite = self.rewrite(id, &entry, &change, now)?;
+        let renewed = match (&change, &rewrite.new) {
+            (Change::Renew(_), Some(new)) => {
+                let mut renewed = self.prepare_form(&entry.topics, &new.form)?;
+                renewed.made_at = now;
                 Some(renewed)
             }
             _ => None,
         };
         // Reads come before the write: if they fail, the subscription is unchanged.
         let mut missed = match &renewed {
-            Some(renewed) => self.missed(&self.view(snapshot)?, renewed, &forms, 0)?,
+            Some(renewed) => self.missed(&self.view(snapshot)?, renewed, &entry, 0)?,
             None => Vec::new(),
         };
         // The engine's errors cannot carry the one that keeps the batch from being written.
@@ -292,7 +319,7 @@ impl Inner {
             if let Some(renewed) = &renewed {
                 // The few publications since the snapshot, mostly in memory.
                 let view = self.view_before(before);
-                let new = self.missed(&view, renewed, &forms, snapshot.seq());
+                let new = self.missed(&view, renewed, &entry, snapshot.seq());
                 missed.extend(new.map_err(|error| {
                     failed = Some(error);
                     EngineError::Invalid(
@@ -300,7 +327,10 @@ impl Inner {
                     )
                 })?);
             }
-            self.write_change(batch, first, &rewrite, &change)
+            match &rewrite.new {
+                Some(new) => self.write_form(batch, first, &rewrite, new, &change),
+                None => self.write_end(batch, first, &rewrite),
+            }
         };
         let appended = (self.store).append_with(&mut Batch::new(), self.durability, complete);
         if let Some(error) = failed {
@@ -317,88 +347,116 @@ impl Inner {
         }))
     }
 
-    /// Prepares the change of a live subscription with these forms, newest first.
+    /// Prepares the change of a live subscription with this entry.
     fn rewrite<'a>(
         &self,
         id: Seq,
-        topics: &'a TopicFilter,
-        forms: &'a [StoredSubscription<'a>],
+        entry: &'a DirectoryEntry<'a>,
         change: &Change,
         now: Time,
     ) -> Result<Rewrite<'a>> {
-        let (old, older) = forms.split_first().ok_or_else(|| Misplaced::here())?;
-        let mut new = old.copy();
-        match change {
-            Change::End => {}
-            // Not before now: publications that it received must not be missed later.
-            Change::Renew(time) => new.to = now.max(*time),
-            Change::Move(place) => new.place = place.clone(),
-        }
-        let lists = |form: &StoredSubscription<'_>| {
-            let cells = self.cells(&*self.match_cache.extent(&form.place)?);
-            self.lists(topics, &cells, form)
+        let in_lists = |form: StoredSubscription<'a>| {
+            let until = self.remembered_until(form.to, form.user);
+            let prepared = self.prepare_form(&entry.topics, &form)?;
+            Ok::<_, Error>(FormInLists {
+                lists: self.lists(&prepared)?,
+                drop_time: self.drop_time(until),
+                until,
+                form,
+            })
         };
-        let (old_lists, new_lists) = (lists(old)?, lists(&new)?);
-        let new_until = self.remembered_until(new.to, new.user);
+        let mut new = entry.newest.copy();
+        let new = match change {
+            Change::End => None,
+            // Not before now: publications that it received must not be missed later.
+            Change::Renew(time) => {
+                new.to = now.max(*time);
+                Some(new)
+            }
+            Change::Move(place) => {
+                new.place = place.clone();
+                Some(new)
+            }
+        };
         Ok(Rewrite {
             id,
-            topics,
-            old,
-            older,
-            old_lists,
-            old_drop_time: self.drop_time(self.remembered_until(old.to, old.user)),
-            new_drop_time: self.drop_time(new_until),
-            new,
-            new_lists,
-            new_until,
+            entry,
+            old: in_lists(entry.newest.copy())?,
+            new: new.map(in_lists).transpose()?,
             now,
         })
     }
 
-    /// Adds a change, whose first write has the number `first`, to its batch. Returns what the
-    /// caller passes on after the write.
-    fn write_change(
+    /// Adds the change that makes the form `new`, and whose first write has the number `first`, to
+    /// its batch. Returns what the caller passes on after the write.
+    fn write_form(
         &self,
         batch: &mut Batch,
         first: Seq,
         rewrite: &Rewrite<'_>,
+        new: &FormInLists<'_>,
         change: &Change,
     ) -> std::result::Result<PreparedChange, EngineError> {
-        let Rewrite { old, older, .. } = rewrite;
+        let Rewrite { entry, old, .. } = rewrite;
         let latest = self.latest.load(Ordering::Acquire);
-        let NewestForm {
-            form: new,
-            replaces,
-        } = rewrite.newest_form(change, latest, first);
-        let mut ended = old.copy();
-        ended.ended = first;
-        let ends = matches!(change, Change::End);
-        // Self-joins need the ended forms of a user.
-        let is_remembered = !old.user.is_empty();
-        let keeps_old = is_remembered && (replaces || ends);
-        let operands =
-            rewrite.operands(first, (!ends).then_some(&new), keeps_old.then_some(&ended));
-        for (key, operand) in &operands {
-            let (tree, value) = (self.trees.subscriptions, &operand.encoded);
-            batch.also_until(Kind::Operand, tree, key, value, operand.drop_time)?;
+        let NewestForm { form, replaces } = rewrite.newest_form(new, change, latest, first);
+        let ended = rewrite.ended_form(first);
+        let mut operands = ListOperands::new(first);
+        for key in &new.lists.keys {
+            operands.add(key, &Element::Subscription(form.copy()), new.drop_time);
         }
-        let mut kept: Vec<_> = older.iter().map(StoredSubscription::copy).collect();
+        let remembers_ended = replaces && rewrite.remembers_ended();
+        operands.add_end(old, remembers_ended.then_some(&ended));
+        self.write_operands(batch, &operands)?;
+        let mut older: Vec<_> = entry.older.iter().map(StoredSubscription::copy).collect();
         if replaces {
-            kept.insert(0, ended.copy());
-            drop_forms(&mut kept, &new);
+            older.insert(0, ended);
+            drop_forms(&mut older, &form);
         }
-        let newest = if ends { &ended } else { &new };
-        let entry = encode_entry(rewrite.topics, newest, &kept);
+        let encoded = encode_entry(&entry.topics, &form, &older);
         let (directory, key) = (self.trees.directory, id_key(rewrite.id));
-        let mut shapes = Vec::new();
-        if !ends {
-            batch.also_until(Kind::Put, directory, &key, &entry, rewrite.new_drop_time)?;
-            shapes = self.write_shapes(batch, &rewrite.new_lists.shapes, rewrite.new_until)?;
-        } else if is_remembered {
-            batch.also_until(Kind::Put, directory, &key, &entry, rewrite.old_drop_time)?;
+        batch.also_until(Kind::Put, directory, &key, &encoded, new.drop_time)?;
+        Ok(PreparedChange {
+            entry: encoded,
+            shapes: self.write_shapes(batch, &new.lists.shapes, new.until)?,
+        })
+    }
+
+    /// As [`Inner::write_form`], for a change that ends the subscription.
+    fn write_end(
+        &self,
+        batch: &mut Batch,
+        first: Seq,
+        rewrite: &Rewrite<'_>,
+    ) -> std::result::Result<PreparedChange, EngineError> {
+        let Rewrite { entry, old, .. } = rewrite;
+        let ended = rewrite.ended_form(first);
+        let mut operands = ListOperands::new(first);
+        operands.add_end(old, rewrite.remembers_ended().then_some(&ended));
+        self.write_operands(batch, &operands)?;
+        let encoded = encode_entry(&entry.topics, &ended, &entry.older);
+        let (directory, key) = (self.trees.directory, id_key(rewrite.id));
+        if rewrite.remembers_ended() {
+            batch.also_until(Kind::Put, directory, &key, &encoded, old.drop_time)?;
         } else {
             batch.also(Kind::Delete, directory, &key, &[])?;
         }
-        Ok(PreparedChange { entry, shapes })
+        Ok(PreparedChange {
+            entry: encoded,
+            shapes: Vec::new(),
+        })
+    }
+
+    /// Adds the operands of a change to its batch.
+    fn write_operands(
+        &self,
+        batch: &mut Batch,
+        operands: &ListOperands<'_>,
+    ) -> std::result::Result<(), EngineError> {
+        for (key, operand) in &operands.by_key {
+            let (tree, value) = (self.trees.subscriptions, &operand.encoded);
+            batch.also_until(Kind::Operand, tree, key, value, operand.drop_time)?;
+        }
+        Ok(())
     }
 }

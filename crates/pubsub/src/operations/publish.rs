@@ -46,7 +46,7 @@ impl Broker {
             time,
             expires,
         } = inner.store_publication(publication, &cells, &lists)?;
-        let found = if lives_at(expires, time) {
+        let matched = if lives_at(expires, time) {
             let parts = PublicationParts {
                 time,
                 place: &extent,
@@ -57,14 +57,14 @@ impl Broker {
             Ok(Vec::new())
         };
         // The publication is stored, even if its matches could not be read.
-        let (matches, unread) = match found {
+        let (matches, unread) = match matched {
             Ok(matches) => (matches, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         // If the matches are unknown, consumers read the lists.
         if let Some(matching) = matching.as_mut().filter(|_| unread.is_none()) {
             let receivers = matches.iter().map(|matched| matched.subscription);
-            matching.found(receivers, || Notification {
+            matching.set_matches(receivers, || Notification {
                 seq,
                 topic: publication.topic.clone(),
                 time,

@@ -32,16 +32,22 @@ impl Broker {
             );
         }
         let mut prepared = inner.prepare(subscription)?;
-        let stored = inner.store_subscription(subscription, &mut prepared)?;
-        let past = inner.past_publications(&stored.before, &prepared, stored.form);
-        let (past, unread) = match past {
-            Ok(past) => (past, None),
+        let WrittenSubscription { id, before } =
+            inner.store_subscription(subscription, &mut prepared)?;
+        match (inner.past_publications(&before, &prepared), id) {
+            (Ok(past), id) => Ok(Subscribed {
+                id: id.unwrap_or(Subscribed::NOT_STORED),
+                past,
+                unread: None,
+            }),
             // The caller needs the number of a stored subscription.
-            Err(error) if stored.is_stored => (Vec::new(), Some(error)),
-            Err(error) => return Err(error),
-        };
-        let id = if stored.is_stored { stored.form } else { 0 };
-        Ok(Subscribed { id, past, unread })
+            (Err(error), Some(id)) => Ok(Subscribed {
+                id,
+                past: Vec::new(),
+                unread: Some(error),
+            }),
+            (Err(error), None) => Err(error),
+        }
     }
 
     /// The publications so far that match a subscription, oldest first; the subscription is not
@@ -53,18 +59,16 @@ impl Broker {
         let inner = &*self.inner;
         let prepared = inner.prepare(subscription)?;
         let view = inner.view(&inner.store.snapshot())?;
-        inner.past_publications(&view, &prepared, Seq::MAX)
+        inner.past_publications(&view, &prepared)
     }
 }
 
 /// A subscription that is in the log, unless it had ended before it was made.
 struct WrittenSubscription {
-    /// The number of its first form, and of the subscription.
-    form: Seq,
+    /// Its number; `None` if it had ended, so that nothing was written.
+    id: Option<Seq>,
     /// The state before its batch.
     before: View,
-    /// False if it had ended, so that nothing was written.
-    is_stored: bool,
 }
 
 impl Inner {
@@ -75,28 +79,27 @@ impl Inner {
         subscription: &Subscription,
         prepared: &mut PreparedSubscription,
     ) -> Result<WrittenSubscription> {
-        let lists = self.lists(&prepared.topics, &prepared.cells, &prepared.stored(0))?;
+        let lists = self.lists(prepared)?;
         let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let mut written = WrittenSubscription {
-                form: first,
+                id: None,
                 before: self.view_before(before),
-                is_stored: false,
             };
-            if subscription.made.is_none() {
-                prepared.made = self.now();
-                prepared.from = self.resolve_start(subscription.from, prepared.made);
-                prepared.to = self.resolve_end(subscription.end, prepared.made);
+            if subscription.made_at.is_none() {
+                prepared.made_at = self.now();
+                prepared.from = self.resolve_start(subscription.from, prepared.made_at);
+                prepared.to = self.resolve_end(subscription.end, prepared.made_at);
             }
             let until = self.remembered_until(prepared.to, &prepared.user);
-            if until < prepared.made {
+            if until < prepared.made_at {
                 return Ok((written, Vec::new()));
             }
-            written.is_stored = true;
+            written.id = Some(first);
             let drop_time = self.drop_time(until);
-            let subscription = prepared.stored(first);
-            let entry = encode_entry(&prepared.topics, &subscription, &[]);
+            let form = prepared.first_form(first);
+            let entry = encode_entry(&prepared.topics, &form, &[]);
             let mut operand = Vec::new();
-            Element::Subscription(subscription).encode(first, drop_time, &mut operand);
+            Element::Subscription(form).encode(first, drop_time, &mut operand);
             for key in &lists.keys {
                 let tree = self.trees.subscriptions;
                 batch.also_until(Kind::Operand, tree, key, &operand, drop_time)?;

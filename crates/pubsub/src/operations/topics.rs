@@ -8,7 +8,7 @@ use esker_coding::Misplaced;
 use crate::broker::Broker;
 use crate::forms::element::{Element, Target, Time};
 use crate::forms::keys::{KeyRange, List, ListKey};
-use crate::forms::topic::TopicFilter;
+use crate::forms::topic::{Reach, TopicFilter};
 use crate::lists::walk::{Next, Span, normalise, walk};
 
 /// The live publications and subscriptions of a topic or filter.
@@ -31,8 +31,54 @@ struct CountedTopic {
     counted: HashSet<Target>,
 }
 
-/// The order of the listing: by the encoded topic or pattern, then by the sort of filter.
-type TopicOrder = (Vec<u8>, u8);
+/// The order of the listing.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct TopicOrder {
+    /// The encoded topic, or the pattern.
+    topic: Vec<u8>,
+    reach: Reach,
+}
+
+impl CountedTopic {
+    fn new(topic: TopicFilter) -> CountedTopic {
+        CountedTopic {
+            counts: TopicUse {
+                topic,
+                publications: 0,
+                subscriptions: 0,
+                latest: None,
+            },
+            counted: HashSet::new(),
+        }
+    }
+
+    /// Counts a live publication or subscription, unless it was counted in another cell.
+    fn count(&mut self, target: Target, element: &Element<'_>) {
+        if !self.counted.insert(target) {
+            return;
+        }
+        let counts = &mut self.counts;
+        match element {
+            Element::Publication(publication) => {
+                counts.publications += 1;
+                counts.latest = counts.latest.max(Some(publication.time));
+            }
+            Element::Subscription(_) => counts.subscriptions += 1,
+            Element::Retracted { .. } | Element::Ended { .. } => {
+                debug_assert!(false, "tombstones are not alive");
+            }
+        }
+    }
+}
+
+/// True for a publication that has not expired and a subscription that has not ended.
+fn is_alive(element: &Element<'_>, now: Time) -> bool {
+    match element {
+        Element::Publication(publication) => publication.is_alive(now),
+        Element::Subscription(form) => form.to >= now && form.ended.is_none(),
+        Element::Retracted { .. } | Element::Ended { .. } => false,
+    }
+}
 
 impl Broker {
     /// All topics with live publications or subscriptions, sorted, with numbers ordered as numbers.
@@ -63,38 +109,17 @@ impl Broker {
                     List::Subscriptions(reach, _) => TopicFilter::of(parsed.topic, reach),
                 };
                 let element = raw.decode()?;
-                let is_alive = match &element {
-                    Element::Publication(publication) => publication.is_alive(now),
-                    Element::Subscription(form) => form.to >= now && form.ended == 0,
-                    Element::Retracted { .. } | Element::Ended { .. } => false,
+                if !is_alive(&element, now) {
+                    return Ok(Next::Continue);
+                }
+                let order = TopicOrder {
+                    topic: parsed.topic.to_vec(),
+                    reach: filter.reach(),
                 };
-                if !is_alive {
-                    return Ok(Next::Continue);
-                }
-                let order = (parsed.topic.to_vec(), filter.rank());
-                let topic = topics.entry(order).or_insert_with(|| CountedTopic {
-                    counts: TopicUse {
-                        topic: filter,
-                        publications: 0,
-                        subscriptions: 0,
-                        latest: None,
-                    },
-                    counted: HashSet::new(),
-                });
                 let target = raw.target().ok_or_else(|| Misplaced::here())?;
-                if !topic.counted.insert(target) {
-                    return Ok(Next::Continue);
-                }
-                let counts = &mut topic.counts;
-                match element {
-                    Element::Publication(publication) => {
-                        counts.publications += 1;
-                        counts.latest = counts.latest.max(Some(publication.time));
-                    }
-                    Element::Subscription(_) => counts.subscriptions += 1,
-                    // Tombstones are not alive.
-                    Element::Retracted { .. } | Element::Ended { .. } => {}
-                }
+                let topic = topics.entry(order);
+                let topic = topic.or_insert_with(|| CountedTopic::new(filter));
+                topic.count(target, &element);
                 Ok(Next::Continue)
             })?;
         }

@@ -6,14 +6,15 @@ use esker::{Error, Result, Seq};
 use crate::broker::Inner;
 use crate::forms::anchor::{Anchor, anchors};
 use crate::forms::cell::Cell;
-use crate::forms::element::{StoredChange, StoredSubscription, Time};
+use crate::forms::element::{StoredChange, StoredSubscription, Time, damaged};
 use crate::forms::keys;
-use crate::forms::message::{OnChange, Subscription, Threshold, bad_input};
+use crate::forms::message::{OnChange, Subscription, bad_input};
 use crate::forms::place::Place;
 use crate::forms::topic::TopicFilter;
 use crate::lists::shape::{Shape, SubscriptionShape};
+use crate::matching::SubscriptionParts;
 
-/// A checked subscription with resolved times. The fields mean the same as those of
+/// A checked subscription with resolved times, stored or not. The fields mean the same as those of
 /// [`StoredSubscription`].
 #[derive(Clone)]
 pub(crate) struct PreparedSubscription {
@@ -21,18 +22,16 @@ pub(crate) struct PreparedSubscription {
     pub(crate) place: Place,
     /// The cells that hold its place.
     pub(crate) cells: Vec<Cell>,
-    /// 0 if it is not stored yet.
-    pub(crate) id: Seq,
     pub(crate) begins: Seq,
-    pub(crate) ended: Seq,
-    pub(crate) made: Time,
+    pub(crate) ended: Option<Seq>,
+    pub(crate) made_at: Time,
     pub(crate) from: Time,
     pub(crate) to: Time,
     pub(crate) user: Vec<u8>,
     pub(crate) tag: Vec<u8>,
-    pub(crate) condition: String,
-    pub(crate) joins: bool,
-    pub(crate) filed: bool,
+    pub(crate) condition: Option<String>,
+    pub(crate) is_self_join: bool,
+    pub(crate) is_filed: bool,
     pub(crate) change: Option<StoredChange>,
 }
 
@@ -45,23 +44,49 @@ pub(crate) struct SubscriptionLists {
 }
 
 impl PreparedSubscription {
-    /// The subscription as its first form stores it, with this number.
-    pub(crate) fn stored(&self, id: Seq) -> StoredSubscription<'_> {
+    /// The first form of a new subscription with this number.
+    pub(crate) fn first_form(&self, id: Seq) -> StoredSubscription<'_> {
+        debug_assert!(
+            self.begins == 0 && self.ended.is_none(),
+            "a new subscription has no bounds"
+        );
         StoredSubscription {
             form: id,
             id,
             begins: self.begins,
-            ended: 0,
-            made: self.made,
+            ended: self.ended,
+            made_at: self.made_at,
             from: self.from,
             to: self.to,
-            joins: self.joins,
-            filed: self.filed,
+            is_self_join: self.is_self_join,
+            is_filed: self.is_filed,
             user: &self.user,
             tag: &self.tag,
             place: self.place.clone(),
-            condition: &self.condition,
+            condition: self.condition.as_deref(),
             change: self.change.clone(),
+        }
+    }
+
+    /// The parts that decide a match.
+    pub(crate) fn parts(&self) -> SubscriptionParts<'_> {
+        SubscriptionParts {
+            from: self.from,
+            to: self.to,
+            place: &self.place,
+            condition: self.condition.as_deref(),
+        }
+    }
+}
+
+impl StoredSubscription<'_> {
+    /// The parts that decide a match.
+    pub(crate) fn parts(&self) -> SubscriptionParts<'_> {
+        SubscriptionParts {
+            from: self.from,
+            to: self.to,
+            place: &self.place,
+            condition: self.condition,
         }
     }
 }
@@ -74,45 +99,44 @@ impl Inner {
     /// back further than users are remembered; [`Error::Condition`] if the condition cannot be
     /// written as text.
     pub(crate) fn prepare(&self, subscription: &Subscription) -> Result<PreparedSubscription> {
-        let made = subscription.made.unwrap_or_else(|| self.now());
-        let from = self.resolve_start(subscription.from, made);
-        let to = self.resolve_end(subscription.end, made);
-        if subscription.joins {
-            self.check_self_join(subscription, made, from)?;
+        let made_at = subscription.made_at.unwrap_or_else(|| self.now());
+        let from = self.resolve_start(subscription.from, made_at);
+        let to = self.resolve_end(subscription.end, made_at);
+        if subscription.is_self_join {
+            self.check_self_join(subscription, made_at, from)?;
         }
-        let condition = match &subscription.condition {
-            Some(expr) => {
-                expr.check().map_err(Error::BadInput)?;
-                let text = expr.to_string();
-                self.match_cache.filter(&text)?;
-                text
-            }
-            None => String::new(),
-        };
-        let extent = self.match_cache.extent(&subscription.place)?;
-        let anchors = self.anchors(&condition)?;
+        if let Some(expr) = &subscription.condition {
+            expr.check().map_err(Error::BadInput)?;
+        }
+        let condition = subscription.condition.as_ref().map(ToString::to_string);
+        let anchors = self.anchors(condition.as_deref())?;
         let may_file = |anchor: &Anchor| self.shapes.may_file_under(&anchor.shape.path);
+        let extent = self.match_cache.extent(&subscription.place)?;
         Ok(PreparedSubscription {
-            filed: !anchors.is_empty() && anchors.iter().all(may_file),
+            is_filed: !anchors.is_empty() && anchors.iter().all(may_file),
             topics: subscription.topics.clone(),
             place: subscription.place.clone(),
             cells: self.cells(&extent),
-            id: 0,
             begins: 0,
-            ended: 0,
-            made,
+            ended: None,
+            made_at,
             from,
             to,
             user: subscription.user.clone(),
             tag: subscription.tag.clone(),
             condition,
-            joins: subscription.joins,
+            is_self_join: subscription.is_self_join,
             change: subscription.change.as_ref().map(stored_change),
         })
     }
 
     /// Checks that a self-join has a user, and looks back no further than users are remembered.
-    fn check_self_join(&self, subscription: &Subscription, made: Time, from: Time) -> Result<()> {
+    fn check_self_join(
+        &self,
+        subscription: &Subscription,
+        made_at: Time,
+        from: Time,
+    ) -> Result<()> {
         if subscription.user.is_empty() {
             return bad_input(
                 "a self-join excludes publications that its user received before: give the subscription a user",
@@ -121,7 +145,7 @@ impl Inner {
         let earliest = self
             .config
             .remember
-            .map(|remember| made.saturating_sub(self.to_units(remember)));
+            .map(|remember| made_at.saturating_sub(self.to_units(remember)));
         if earliest.is_some_and(|earliest| from < earliest) {
             return bad_input(
                 "a self-join looks back no further than the broker remembers users: create the broker \
@@ -144,65 +168,61 @@ impl Inner {
             topics: topics.clone(),
             place: form.place.clone(),
             cells: self.cells(&*self.match_cache.extent(&form.place)?),
-            id: form.id,
             begins: form.begins,
             ended: form.ended,
-            made: form.made,
+            made_at: form.made_at,
             from: form.from,
             to: form.to,
             user: form.user.to_vec(),
             tag: form.tag.to_vec(),
-            condition: form.condition.to_owned(),
-            joins: form.joins,
-            filed: form.filed,
+            condition: form.condition.map(str::to_owned),
+            is_self_join: form.is_self_join,
+            is_filed: form.is_filed,
             change: form.change.clone(),
         })
     }
 
-    /// The anchors of a condition, given as text; none if it is empty.
-    fn anchors(&self, condition: &str) -> Result<Vec<Anchor>> {
+    /// The anchors of a condition, given as text; none if there is no condition.
+    fn anchors(&self, condition: Option<&str>) -> Result<Vec<Anchor>> {
         match condition {
-            "" => Ok(Vec::new()),
-            condition => Ok(anchors(&*self.match_cache.filter(condition)?)),
+            Some(condition) => Ok(anchors(&*self.match_cache.filter(condition)?)),
+            None => Ok(Vec::new()),
         }
     }
 
-    /// The lists of a form of a subscription, in these cells.
+    /// The lists of a subscription, at least one.
     ///
     /// # Errors
-    /// [`Error::Condition`] if the condition of the form is malformed.
-    pub(crate) fn lists(
-        &self,
-        topics: &TopicFilter,
-        cells: &[Cell],
-        form: &StoredSubscription<'_>,
-    ) -> Result<SubscriptionLists> {
-        let anchors = if form.filed {
-            self.anchors(form.condition)?
-        } else {
-            Vec::new()
-        };
-        let anchors: Vec<Option<&Anchor>> = if form.filed {
-            anchors.iter().map(Some).collect()
+    /// [`Error::Condition`] if its condition is malformed; [`Error::Damaged`] if it is filed though
+    /// its condition has no anchor.
+    pub(crate) fn lists(&self, prepared: &PreparedSubscription) -> Result<SubscriptionLists> {
+        let anchors: Vec<Option<Anchor>> = if prepared.is_filed {
+            let anchors = self.anchors(prepared.condition.as_deref())?;
+            anchors.into_iter().map(Some).collect()
         } else {
             vec![None]
         };
-        let (reach, levels) = (topics.reach(), topics.levels());
+        if anchors.is_empty() {
+            return Err(damaged(
+                "a subscription is filed under no value of its condition",
+            ));
+        }
+        let PreparedSubscription { topics, cells, .. } = prepared;
         let mut lists = SubscriptionLists {
             keys: Vec::new(),
             shapes: Vec::new(),
         };
         for cell in cells {
             for anchor in &anchors {
-                let key = keys::subscriptions(topics.pattern(), cell, reach, *anchor);
+                let (pattern, reach) = (topics.pattern(), topics.reach());
+                let key = keys::subscriptions(pattern, cell, reach, anchor.as_ref());
                 lists.keys.push(key);
                 lists.shapes.push(Shape::Subscriptions(SubscriptionShape {
                     reach,
-                    levels: levels.count,
-                    wild: levels.wild,
+                    levels: topics.levels(),
                     cell: cell.level(),
-                    anchor: anchor.map(|anchor| anchor.shape.clone()),
-                    changes: form.change.is_some(),
+                    anchor: anchor.as_ref().map(|anchor| anchor.shape.clone()),
+                    changes: prepared.change.is_some(),
                 }));
             }
         }
@@ -214,13 +234,8 @@ impl Inner {
 
 /// The stored form of a change of a number.
 fn stored_change(change: &OnChange) -> StoredChange {
-    let (is_relative, threshold) = match change.threshold {
-        Threshold::Absolute(by) => (false, by),
-        Threshold::Percent(by) => (true, by),
-    };
     StoredChange {
         path: change.path.to_string().into(),
-        is_relative,
-        threshold,
+        threshold: change.threshold,
     }
 }

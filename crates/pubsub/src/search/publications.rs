@@ -10,7 +10,7 @@ use esker::{Result, Seq};
 use esker_coding::Misplaced;
 
 use crate::broker::{Inner, View};
-use crate::forms::element::{Element, RawElement, StoredPublication, StoredSubscription, Time};
+use crate::forms::element::{Element, RawElement, StoredPublication, Time};
 use crate::forms::keys::{self, List, ListKey};
 use crate::forms::message::Notification;
 use crate::forms::topic::Topic;
@@ -21,24 +21,38 @@ use crate::matching::PublicationParts;
 use crate::search::prepared::PreparedSubscription;
 use crate::search::self_join::{JoinPrecedence, SelfJoin};
 
-/// A publication found for a subscription.
+/// A publication that the interval, the place and the condition of a subscription admit.
 struct Candidate {
     notification: Notification,
     /// The number whose changes the subscription receives.
     number: Option<f64>,
-    /// The newest earlier publication in its lists that has the number, as far as they are read:
-    /// its sequence number, and the number.
-    previous: Option<(Seq, f64)>,
+    /// The number in the newest earlier publication in its lists that has one, as far as they are
+    /// read.
+    previous: Option<EarlierNumber>,
+}
+
+/// The number in a publication, and its sequence number.
+#[derive(Clone, Copy)]
+struct EarlierNumber {
+    seq: Seq,
+    number: f64,
 }
 
 impl Candidate {
     /// Takes the number of an earlier publication if that is newer than the previous one so far:
     /// lists are read in no particular order.
-    fn note_previous(&mut self, seq: Seq, number: f64) {
-        if self.previous.is_none_or(|(previous, _)| previous < seq) {
-            self.previous = Some((seq, number));
+    fn note_previous(&mut self, earlier: EarlierNumber) {
+        if self.previous.is_none_or(|known| known.seq < earlier.seq) {
+            self.previous = Some(earlier);
         }
     }
+}
+
+/// A list of publications that is being read.
+struct CurrentList {
+    key: Vec<u8>,
+    /// Its topic, if its publications can match.
+    topic: Option<Arc<Topic>>,
 }
 
 /// Collects the publications that match a subscription.
@@ -47,74 +61,77 @@ struct PublicationSearch<'a> {
     snapshot: &'a Snapshot,
     prepared: &'a PreparedSubscription,
     page: Page,
-    /// The subscription as it is stored, for [`crate::matching::MatchCache::admits`].
-    stored: StoredSubscription<'a>,
     /// Finds the number whose changes the subscription receives.
     number: Option<Arc<NumberAt>>,
-    /// By the number of the publication; at most `page.max_len`, the oldest.
-    found: BTreeMap<Seq, Candidate>,
-    /// By list, the candidates whose previous number is not known yet.
+    /// By the number of the publication; at most `page.max_len`, the oldest, which is no limit for
+    /// subscriptions to changes.
+    candidates: BTreeMap<Seq, Candidate>,
+    /// By list, the candidates whose previous number is not known yet. Empty unless the
+    /// subscription is one to changes.
     waiting: HashMap<Vec<u8>, Vec<Seq>>,
-    /// The key of the current list, and its topic if its publications can match.
-    list: Vec<u8>,
-    topic: Option<Topic>,
+    list: Option<CurrentList>,
 }
 
 impl PublicationSearch<'_> {
     /// Takes an element of a list of publications if it matches. Elements of a list come newest
     /// first.
     fn visit(&mut self, key: &[u8], raw: &RawElement<'_>) -> Result<Next> {
-        if self.list != key {
-            self.list = key.to_vec();
-            self.topic = self.topic_of(key)?;
-        }
-        if self.topic.is_none() {
+        let Some(topic) = self.enter_list(key)? else {
             return Ok(Next::EndList);
-        }
+        };
         let Element::Publication(publication) = raw.decode()? else {
             return Ok(Next::Continue);
         };
-        let is_waited_for = self.waiting.get(key).is_some_and(|seqs| !seqs.is_empty());
+        let is_waited_for = self.waiting.contains_key(key);
         // All further elements of the list are older.
         let is_behind = publication.latest < self.prepared.from || raw.seq <= self.page.after;
         if is_behind && !is_waited_for {
             return Ok(Next::EndList);
         }
-        if !publication.is_alive(self.prepared.made) {
+        if !publication.is_alive(self.prepared.made_at) {
             self.inner.note_ended(self.snapshot, publication.expires);
             return Ok(Next::Continue);
         }
-        let mut number = None;
-        if is_waited_for {
-            number = self.number_in(&publication);
-            if let Some(previous) = number {
-                self.note_previous(key, raw.seq, previous);
-            }
-        }
         let is_outside = raw.seq < self.prepared.begins
-            || self.prepared.ended != 0 && raw.seq >= self.prepared.ended
+            || self.prepared.ended.is_some_and(|ended| raw.seq >= ended)
             || raw.seq <= self.page.after;
-        if is_outside || !self.admits(&publication)? {
+        let is_admitted = !is_outside && self.admits(&publication)?;
+        if !is_admitted && !is_waited_for {
             return Ok(Next::Continue);
         }
-        let topic = self.topic.clone().ok_or_else(|| Misplaced::here())?;
-        let number = if is_waited_for {
-            number
-        } else {
-            self.number_in(&publication)
-        };
-        let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
-            notification: Notification::of(&publication, raw.seq, topic),
-            number,
-            previous: None,
-        });
-        if new.number.is_some() {
-            self.waiting.entry(key.to_vec()).or_default().push(raw.seq);
+        let seq = raw.seq;
+        let number = self.number_in(&publication);
+        if let Some(number) = number {
+            self.note_previous(key, EarlierNumber { seq, number })?;
         }
-        if self.found.len() > self.page.max_len {
-            self.found.pop_last();
+        if is_admitted {
+            if number.is_some() {
+                self.waiting.entry(key.to_vec()).or_default().push(seq);
+            }
+            // A publication in several cells is met several times.
+            self.candidates.entry(seq).or_insert_with(|| Candidate {
+                notification: Notification::of(&publication, seq, Topic::clone(&topic)),
+                number,
+                previous: None,
+            });
+        }
+        if self.candidates.len() > self.page.max_len {
+            self.candidates.pop_last();
         }
         Ok(Next::Continue)
+    }
+
+    /// Notes that the list with this key is being read. Returns its topic if its publications can
+    /// match.
+    fn enter_list(&mut self, key: &[u8]) -> Result<Option<Arc<Topic>>> {
+        let list = match self.list.take() {
+            Some(list) if list.key == key => list,
+            _ => CurrentList {
+                key: key.to_vec(),
+                topic: self.topic_of(key)?.map(Arc::new),
+            },
+        };
+        Ok(self.list.insert(list).topic.clone())
     }
 
     /// The topic of a list, if its publications can match the subscription.
@@ -141,18 +158,20 @@ impl PublicationSearch<'_> {
             place: &place,
             body: publication.body,
         };
-        self.inner.match_cache.admits(&self.stored, &parts)
+        self.inner
+            .match_cache
+            .admits(&self.prepared.parts(), &parts)
     }
 
     /// Notes the number of a publication for the candidates that wait for the previous one of its
     /// list.
-    fn note_previous(&mut self, key: &[u8], seq: Seq, number: f64) {
-        for waiting in self.waiting.remove(key).unwrap_or_default() {
-            // A candidate may have been cut off at the end of the page.
-            if let Some(candidate) = self.found.get_mut(&waiting) {
-                candidate.note_previous(seq, number);
-            }
+    fn note_previous(&mut self, key: &[u8], earlier: EarlierNumber) -> Result<()> {
+        for seq in self.waiting.remove(key).into_iter().flatten() {
+            let candidate = self.candidates.get_mut(&seq);
+            let candidate = candidate.ok_or_else(|| Misplaced::here())?;
+            candidate.note_previous(earlier);
         }
+        Ok(())
     }
 
     /// Reads the other lists of the candidates, in cells that the subscription does not cover: a
@@ -165,7 +184,7 @@ impl PublicationSearch<'_> {
         };
         // By list, the candidates whose previous number is not known yet, oldest first.
         let mut waiting: HashMap<Vec<u8>, Vec<Seq>> = HashMap::new();
-        for (seq, candidate) in &self.found {
+        for (seq, candidate) in &self.candidates {
             if candidate.number.is_none() {
                 continue;
             }
@@ -183,20 +202,22 @@ impl PublicationSearch<'_> {
         let spans = normalise(waiting.keys().cloned().map(Span::key).collect());
         let times = inner.time_filter().with_publications(Time::MIN, Time::MAX);
         let cost = snapshot.cost();
-        let found = &mut self.found;
+        let candidates = &mut self.candidates;
         let mut visit = |key: &[u8], raw: &RawElement<'_>| {
             let seqs = waiting.get_mut(key).ok_or_else(|| Misplaced::here())?;
             let Element::Publication(publication) = raw.decode()? else {
                 return Ok(Next::Continue);
             };
-            if !publication.is_alive(prepared.made) {
+            if !publication.is_alive(prepared.made_at) {
                 inner.note_ended(snapshot, publication.expires);
                 return Ok(Next::Continue);
             }
             if let Some(number) = number.find(publication.body) {
-                while let Some(seq) = seqs.pop_if(|seq| *seq > raw.seq) {
-                    let candidate = found.get_mut(&seq).ok_or_else(|| Misplaced::here())?;
-                    candidate.note_previous(raw.seq, number);
+                let seq = raw.seq;
+                while let Some(waiting) = seqs.pop_if(|waiting| *waiting > seq) {
+                    let candidate = candidates.get_mut(&waiting);
+                    let candidate = candidate.ok_or_else(|| Misplaced::here())?;
+                    candidate.note_previous(EarlierNumber { seq, number });
                 }
             }
             Ok(if seqs.is_empty() {
@@ -215,7 +236,7 @@ impl PublicationSearch<'_> {
 /// The part of a subscription's publications to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
-    /// Only publications with greater numbers.
+    /// Only publications with greater numbers: all if it is 0.
     pub(crate) after: Seq,
     /// The maximum number of publications; the oldest are returned.
     pub(crate) max_len: usize,
@@ -232,14 +253,13 @@ impl Page {
 }
 
 impl Inner {
-    /// The publications in a snapshot that match this form of a subscription, oldest first.
+    /// The publications in a snapshot that match a subscription which is not in it, oldest first.
     pub(crate) fn past_publications(
         &self,
         view: &View,
         prepared: &PreparedSubscription,
-        form: Seq,
     ) -> Result<Vec<Notification>> {
-        self.page(view, prepared, form, Page::ALL)
+        self.page(view, prepared, Page::ALL)
     }
 
     /// As [`Inner::past_publications`], but only those with a number greater than `after`.
@@ -247,10 +267,9 @@ impl Inner {
         &self,
         view: &View,
         prepared: &PreparedSubscription,
-        form: Seq,
         after: Seq,
     ) -> Result<Vec<Notification>> {
-        self.page(view, prepared, form, Page { after, ..Page::ALL })
+        self.page(view, prepared, Page { after, ..Page::ALL })
     }
 
     /// As [`Inner::past_publications`], but only one page of them.
@@ -261,7 +280,6 @@ impl Inner {
         &self,
         view: &View,
         prepared: &PreparedSubscription,
-        form: Seq,
         page: Page,
     ) -> Result<Vec<Notification>> {
         let has_ended = prepared.from > prepared.to;
@@ -271,7 +289,7 @@ impl Inner {
         let change = prepared.change.as_ref();
         let number = change.map(|change| self.match_cache.number(&change.path));
         // Self-joins and changes depend on other elements: the page is cut when these are known.
-        let is_cut_later = prepared.joins || change.is_some();
+        let is_cut_later = prepared.is_self_join || change.is_some();
         let mut search = PublicationSearch {
             inner: self,
             snapshot: &view.snapshot,
@@ -284,23 +302,21 @@ impl Inner {
                 },
                 ..page
             },
-            stored: prepared.stored(form),
             number: number.transpose()?,
-            found: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             waiting: HashMap::new(),
-            list: Vec::new(),
-            topic: None,
+            list: None,
         };
         let mut join =
-            (prepared.joins).then(|| SelfJoin::new(self, view, prepared, form, page.precedence));
+            (prepared.is_self_join).then(|| SelfJoin::new(self, view, prepared, page.precedence));
         search.read(&view.known, join.as_mut())?;
         search.read_elsewhere()?;
-        let mut found = search.into_notifications();
+        let mut publications = search.into_notifications();
         if let Some(join) = join {
-            join.drop_received(&mut found)?;
+            publications = join.without_received(publications)?;
         }
-        found.truncate(page.max_len);
-        Ok(found)
+        publications.truncate(page.max_len);
+        Ok(publications)
     }
 }
 
@@ -352,9 +368,9 @@ impl PublicationSearch<'_> {
     /// The publications found, oldest first, without those whose number changed too little.
     fn into_notifications(self) -> Vec<Notification> {
         let change = self.prepared.change.as_ref();
-        let candidates = self.found.into_values().filter(|candidate| {
-            let previous = candidate.previous.map(|(_, number)| number);
-            change.is_none_or(|change| change.is_met(candidate.number, previous))
+        let candidates = self.candidates.into_values().filter(|candidate| {
+            let previous = candidate.previous.map(|earlier| earlier.number);
+            change.is_none_or(|change| change.threshold.is_exceeded(candidate.number, previous))
         });
         candidates.map(|candidate| candidate.notification).collect()
     }

@@ -7,22 +7,27 @@ use esker::{Result, Seq};
 use esker_coding::{Misplaced, Reader};
 
 use crate::broker::{Inner, View};
-use crate::forms::element::{Element, NEVER, RawElement, StoredSubscription, Time, subscription};
+use crate::forms::element::{Element, NEVER, RawElement, StoredSubscription, Time};
 use crate::forms::message::Notification;
 use crate::lists::spans;
 use crate::lists::walk::{Next, Span, normalise, walk};
 use crate::matching::PublicationParts;
 use crate::search::prepared::PreparedSubscription;
-use crate::search::subscribers::is_for;
+use crate::search::subscribers::holds_subscriptions_to;
 
 /// Which of a user's subscriptions receives a publication that several match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JoinPrecedence {
-    /// Any other one than the self-join, as a new subscription decides.
+    /// Any stored one, as a new subscription decides.
     AsSubscribed,
     /// The one that received it first, as publishers decide: of the subscriptions that are older
     /// than the publication, the one with the least number.
-    AsPublished,
+    AsPublished {
+        /// The number of the self-join, which is stored.
+        id: Seq,
+        /// The number of its form.
+        form: Seq,
+    },
 }
 
 /// Collects the other subscriptions of a user, and decides which publications they received.
@@ -30,8 +35,6 @@ pub(crate) struct SelfJoin<'a> {
     inner: &'a Inner,
     view: &'a View,
     prepared: &'a PreparedSubscription,
-    /// The number of the form of the subscription that joins.
-    form: Seq,
     precedence: JoinPrecedence,
     /// The lists whose subscriptions were read.
     read_lists: Vec<Span>,
@@ -52,19 +55,27 @@ struct DecodedSubscription<'a> {
     form: StoredSubscription<'a>,
 }
 
+impl<'a> DecodedSubscription<'a> {
+    fn decode(other: &'a UserSubscription) -> Result<DecodedSubscription<'a>> {
+        let form = StoredSubscription::decode(&mut Reader::new(&other.form));
+        Ok(DecodedSubscription {
+            list: &other.list,
+            form: form.ok_or_else(|| Misplaced::here())?,
+        })
+    }
+}
+
 impl<'a> SelfJoin<'a> {
     pub(crate) fn new(
         inner: &'a Inner,
         view: &'a View,
         prepared: &'a PreparedSubscription,
-        form: Seq,
         precedence: JoinPrecedence,
     ) -> SelfJoin<'a> {
         SelfJoin {
             inner,
             view,
             prepared,
-            form,
             precedence,
             read_lists: Vec::new(),
             others: Vec::new(),
@@ -76,7 +87,7 @@ impl<'a> SelfJoin<'a> {
     pub(crate) fn visit(&mut self, list: &[u8], raw: &RawElement<'_>) -> Result<Next> {
         if raw.is_subscription_of(&self.prepared.user)
             && let Element::Subscription(subscription) = raw.decode()?
-            && subscription.form != self.form
+            && !self.is_own(&subscription)
             && subscription.to >= self.prepared.from
             // Which changes it received may depend on publications that have expired since.
             && subscription.change.is_none()
@@ -87,6 +98,14 @@ impl<'a> SelfJoin<'a> {
             self.others.push(UserSubscription { list, form });
         }
         Ok(Next::Continue)
+    }
+
+    /// True for the form of the self-join itself.
+    fn is_own(&self, subscription: &StoredSubscription<'_>) -> bool {
+        match self.precedence {
+            JoinPrecedence::AsSubscribed => false,
+            JoinPrecedence::AsPublished { form, .. } => subscription.form == form,
+        }
     }
 
     /// Collects the subscriptions in these lists.
@@ -115,36 +134,30 @@ impl<'a> SelfJoin<'a> {
         self.read_lists.extend(lists);
     }
 
-    /// Drops the publications that another subscription of the user received.
-    pub(crate) fn drop_received(mut self, found: &mut Vec<Notification>) -> Result<()> {
-        if found.is_empty() {
-            return Ok(());
-        }
-        self.read_elsewhere(found)?;
-        let mut others = Vec::with_capacity(self.others.len());
-        for other in &self.others {
-            let form = subscription(&mut Reader::new(&other.form));
-            others.push(DecodedSubscription {
-                list: &other.list,
-                form: form.ok_or_else(|| Misplaced::here())?,
-            });
-        }
-        let mut kept = Vec::with_capacity(found.len());
-        for publication in found.drain(..) {
+    /// The publications among these that no other subscription of the user received.
+    pub(crate) fn without_received(
+        mut self,
+        publications: Vec<Notification>,
+    ) -> Result<Vec<Notification>> {
+        self.read_elsewhere(&publications)?;
+        let decode = |other| DecodedSubscription::decode(other);
+        let others: Vec<DecodedSubscription<'_>> =
+            self.others.iter().map(decode).collect::<Result<_>>()?;
+        let mut kept = Vec::with_capacity(publications.len());
+        for publication in publications {
             if !self.has_received(&others, &publication)? {
                 kept.push(publication);
             }
         }
-        *found = kept;
-        Ok(())
+        Ok(kept)
     }
 
     /// Reads the lists with subscriptions to these publications that were not read yet, such as
     /// those of ancestors and wildcards.
-    fn read_elsewhere(&mut self, found: &[Notification]) -> Result<()> {
+    fn read_elsewhere(&mut self, publications: &[Notification]) -> Result<()> {
         let inner = self.inner;
         let mut elsewhere = HashSet::new();
-        for publication in found {
+        for publication in publications {
             let cells = inner.cells(&*inner.match_cache.extent(&publication.place)?);
             let known = &self.view.known;
             let lists =
@@ -176,8 +189,8 @@ impl<'a> SelfJoin<'a> {
         for DecodedSubscription { list, form } in others {
             let may_have_received = self.takes_precedence(form, publication.seq)
                 && form.has_received(publication.seq, publication.time, expires)
-                && is_for(list, &publication.topic, &cells)?;
-            if may_have_received && inner.match_cache.admits(form, &parts)? {
+                && holds_subscriptions_to(list, &publication.topic, &cells)?;
+            if may_have_received && inner.match_cache.admits(&form.parts(), &parts)? {
                 return Ok(true);
             }
         }
@@ -190,10 +203,10 @@ impl<'a> SelfJoin<'a> {
         match self.precedence {
             JoinPrecedence::AsSubscribed => true,
             // A form newer than the publication received it by a renewal, after others.
-            JoinPrecedence::AsPublished if publication > self.form => {
-                other.id < self.prepared.id && other.form < publication
+            JoinPrecedence::AsPublished { id, form } if publication > form => {
+                other.id < id && other.form < publication
             }
-            JoinPrecedence::AsPublished => other.form < self.form,
+            JoinPrecedence::AsPublished { form, .. } => other.form < form,
         }
     }
 }

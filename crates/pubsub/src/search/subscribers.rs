@@ -3,7 +3,7 @@
 //! One walk reads the lists in which they can be. A subscription to changes also needs the newest
 //! earlier publication in the lists of the publication, which the same walk often meets.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use esker::{Result, Seq};
@@ -27,22 +27,26 @@ pub(crate) struct Matcher<'a> {
     /// The keys of the publication's lists.
     own_lists: &'a [Vec<u8>],
     parts: PublicationParts<'a>,
-    /// By the number of the subscription.
-    found: BTreeMap<Seq, FoundSubscription>,
+    /// The subscriptions that admit the publication, by their numbers.
+    candidates: BTreeMap<Seq, Candidate>,
     /// The earlier publications that the walk for subscriptions has met.
     earlier: EarlierPublications,
     /// True if that walk has visited all lists of the publication.
     has_read_earlier: bool,
-    /// The key of the current list of subscriptions.
-    list: Vec<u8>,
-    /// True if the subscriptions of the current list can match.
-    can_list_match: bool,
+    list: Option<CurrentList>,
 }
 
-/// A subscription found for a publication.
-struct FoundSubscription {
+/// A list of subscriptions that is being read.
+struct CurrentList {
+    key: Vec<u8>,
+    /// True if its subscriptions can match.
+    can_match: bool,
+}
+
+/// A subscription whose interval, place and condition admit the publication.
+struct Candidate {
     matched: Match,
-    joins: bool,
+    is_self_join: bool,
     change: Option<StoredChange>,
 }
 
@@ -63,11 +67,10 @@ impl<'a> Matcher<'a> {
             cells,
             own_lists,
             parts,
-            found: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             earlier: EarlierPublications::new(parts.time),
             has_read_earlier: false,
-            list: Vec::new(),
-            can_list_match: false,
+            list: None,
         }
     }
 
@@ -124,11 +127,7 @@ impl<'a> Matcher<'a> {
                 Ok(Next::EndList)
             };
         }
-        if self.list != key {
-            self.list = key.to_vec();
-            self.can_list_match = is_for(key, self.topic, self.cells)?;
-        }
-        if !self.can_list_match {
+        if !self.enter_list(key)? {
             return Ok(Next::EndList);
         }
         // Before it is decoded: most stored subscriptions may have ended.
@@ -140,35 +139,43 @@ impl<'a> Matcher<'a> {
         let Element::Subscription(subscription) = raw.decode()? else {
             return Ok(Next::Continue);
         };
-        let admits = |parts| self.inner.match_cache.admits(&subscription, parts);
-        if subscription.ended == 0 && admits(&self.parts)? {
-            let matched = Match {
-                subscription: subscription.id,
-                user: subscription.user.to_vec(),
-                tag: subscription.tag.to_vec(),
-            };
-            let found = FoundSubscription {
-                matched,
-                joins: subscription.joins,
+        if subscription.ended.is_some() {
+            return Ok(Next::Continue);
+        }
+        let cache = &self.inner.match_cache;
+        if cache.admits(&subscription.parts(), &self.parts)? {
+            let candidate = Candidate {
+                matched: Match {
+                    subscription: subscription.id,
+                    user: subscription.user.to_vec(),
+                    tag: subscription.tag.to_vec(),
+                },
+                is_self_join: subscription.is_self_join,
                 change: subscription.change,
             };
-            self.found.insert(subscription.id, found);
+            self.candidates.insert(subscription.id, candidate);
         }
         Ok(Next::Continue)
     }
 
+    /// Notes that the list with this key is being read. Returns true if its subscriptions can
+    /// match.
+    fn enter_list(&mut self, key: &[u8]) -> Result<bool> {
+        let list = match self.list.take() {
+            Some(list) if list.key == key => list,
+            _ => CurrentList {
+                key: key.to_vec(),
+                can_match: holds_subscriptions_to(key, self.topic, self.cells)?,
+            },
+        };
+        Ok(self.list.insert(list).can_match)
+    }
+
     /// Drops subscriptions to changes of a number that changed too little.
     fn drop_small_changes(&mut self) -> Result<()> {
-        let mut paths: Vec<Arc<str>> = Vec::new();
-        for change in self
-            .found
-            .values()
-            .filter_map(|found| found.change.as_ref())
-        {
-            if !paths.contains(&change.path) {
-                paths.push(change.path.clone());
-            }
-        }
+        let changes = self.candidates.values();
+        let changes = changes.filter_map(|candidate| candidate.change.as_ref());
+        let paths: BTreeSet<Arc<str>> = changes.map(|change| change.path.clone()).collect();
         for path in paths {
             let number = self.inner.match_cache.number(&path)?;
             let now = number.find(self.parts.body);
@@ -177,9 +184,10 @@ impl<'a> Matcher<'a> {
             } else {
                 self.previous_number(number)?
             };
-            self.found.retain(|_, found| {
-                let change = found.change.as_ref().filter(|change| change.path == path);
-                change.is_none_or(|change| change.is_met(now, previous))
+            self.candidates.retain(|_, candidate| {
+                let change = candidate.change.as_ref();
+                let change = change.filter(|change| change.path == path);
+                change.is_none_or(|change| change.threshold.is_exceeded(now, previous))
             });
         }
         Ok(())
@@ -189,8 +197,7 @@ impl<'a> Matcher<'a> {
     fn previous_number(&self, number: Arc<NumberAt>) -> Result<Option<f64>> {
         let inner = self.inner;
         let snapshot = &self.view.snapshot;
-        let mut earlier = EarlierPublications::new(self.parts.time);
-        earlier.number = Some(number.clone());
+        let mut earlier = EarlierPublications::with_number(self.parts.time, number.clone());
         let spans = normalise(self.own_lists.iter().cloned().map(Span::key).collect());
         let cost = snapshot.cost();
         let tree = inner.trees.publications;
@@ -206,15 +213,16 @@ impl<'a> Matcher<'a> {
     /// subscription.
     fn into_matches(self) -> Vec<Match> {
         let mut users: HashSet<Vec<u8>> = HashSet::new();
-        let kept = self.found.into_values().filter(|found| {
-            let user = &found.matched.user;
+        // In the order of numbers, so that of a user's subscriptions the first counts.
+        let kept = self.candidates.into_values().filter(|candidate| {
+            let user = &candidate.matched.user;
             let is_new = user.is_empty() || !users.contains(user);
-            if is_new && found.change.is_none() {
+            if is_new && candidate.change.is_none() {
                 users.insert(user.clone());
             }
-            is_new || !found.joins
+            is_new || !candidate.is_self_join
         });
-        kept.map(|found| found.matched).collect()
+        kept.map(|candidate| candidate.matched).collect()
     }
 }
 
@@ -223,7 +231,7 @@ impl<'a> Matcher<'a> {
 ///
 /// # Errors
 /// [`esker::Error::Damaged`] if it is not the key of a list.
-pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> Result<bool> {
+pub(crate) fn holds_subscriptions_to(key: &[u8], topic: &Topic, cells: &[Cell]) -> Result<bool> {
     let key = ListKey::parse(key)?;
     let List::Subscriptions(reach, _) = key.list else {
         return Ok(false);
@@ -237,7 +245,8 @@ struct EarlierPublications {
     time: Time,
     /// By the number of the publication.
     bodies: BTreeMap<Seq, Vec<u8>>,
-    /// If set, only publications with this number are collected, the newest of each list.
+    /// If set, the newest publication of each list that has this number is collected. If not, the
+    /// newest few of all, since the walk does not know yet which numbers are needed.
     number: Option<Arc<NumberAt>>,
     /// True if there may be more publications than those in `bodies`.
     is_cut: bool,
@@ -254,6 +263,13 @@ impl EarlierPublications {
             bodies: BTreeMap::new(),
             number: None,
             is_cut: false,
+        }
+    }
+
+    fn with_number(time: Time, number: Arc<NumberAt>) -> EarlierPublications {
+        EarlierPublications {
+            number: Some(number),
+            ..EarlierPublications::new(time)
         }
     }
 

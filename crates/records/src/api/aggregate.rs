@@ -54,11 +54,10 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # }
     /// ```
     pub fn aggregate(self, aggregates: impl IntoIterator<Item = Aggregate>) -> AggregateQuery {
-        let (query, failed) = (self.inner.clone(), self.checked().err());
         AggregateQuery {
-            query,
+            query: self.inner,
             aggregation: Aggregation::new(aggregates),
-            failed,
+            failed: self.failed,
         }
     }
 }
@@ -110,10 +109,10 @@ impl AggregateQuery {
             return Err(error.clone());
         }
         let mut aggregation = self.aggregation.clone();
-        let of_query = self.query.request.condition.clone();
-        aggregation.condition = match (of_query, aggregation.condition.take()) {
-            (Some(of_query), Some(own)) => Some(of_query & own),
-            (of_query, own) => of_query.or(own),
+        let condition = self.query.request.condition.clone();
+        aggregation.condition = match (condition, aggregation.condition.take()) {
+            (Some(condition), Some(own)) => Some(condition & own),
+            (condition, own) => condition.or(own),
         };
         Ok(aggregation)
     }

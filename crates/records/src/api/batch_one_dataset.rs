@@ -74,7 +74,8 @@ impl<K> Batch<OneDataset<K>> {
     /// [`crate::Error::Busy`] for a dataset's first note while an index or the strategy of the
     /// dataset is being changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        self.writes.of(&self.dataset.handle)?.note(name, value)
+        let writes = self.writes.writes_to(&self.dataset.handle)?;
+        writes.note(name, value)
     }
 
     /// The encoded key ([`crate::Key::as_bytes`]) of the last record that was put or inserted since

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_lsm::coding::Misplaced;
+use esker_lsm::coding::Own;
 use esker_lsm::{Durability, Seq};
 use esker_model::{AsKey, PrimaryKey};
 use serde::Serialize;
@@ -36,7 +36,7 @@ impl BatchWrites {
     ///
     /// # Errors
     /// [`Error::BadInput`] if the dataset belongs to another store.
-    pub(super) fn of(&mut self, dataset: &Handle) -> Result<&mut DatasetWrites> {
+    pub(super) fn writes_to(&mut self, dataset: &Handle) -> Result<&mut DatasetWrites> {
         if !Arc::ptr_eq(&self.store, &dataset.shared) {
             return Err(Error::bad_input(format!(
                 "dataset `{}` belongs to another store than the batch",
@@ -45,12 +45,14 @@ impl BatchWrites {
         }
         let is_same =
             |writes: &DatasetWrites| Arc::ptr_eq(&writes.dataset.current, &dataset.current);
-        let at = self.datasets.iter().position(is_same);
-        let at = at.unwrap_or(self.datasets.len());
-        if at == self.datasets.len() {
-            self.datasets.push(DatasetWrites::new(dataset.clone()));
-        }
-        Ok(self.datasets.get_mut(at).ok_or_else(|| Misplaced::here())?)
+        let place = match self.datasets.iter().position(is_same) {
+            Some(place) => place,
+            None => {
+                self.datasets.push(DatasetWrites::new(dataset.clone()));
+                self.datasets.len() - 1
+            }
+        };
+        Ok(self.datasets.own_mut(place))
     }
 
     /// Adds a record, which replaces the record with the same key. Serialises it as JSON.
@@ -64,7 +66,7 @@ impl BatchWrites {
 
     /// As [`BatchWrites::put`], for the text of a JSON object.
     pub(super) fn put_json(&mut self, dataset: &Handle, json: &[u8]) -> Result<()> {
-        self.of(dataset)?.put(json, KeyRule::MayExist)
+        self.writes_to(dataset)?.put(json, KeyRule::MayExist)
     }
 
     /// Adds a record whose key must be new at the commit. Serialises it as JSON.
@@ -78,7 +80,7 @@ impl BatchWrites {
 
     /// As [`BatchWrites::insert`], for the text of a JSON object.
     pub(super) fn insert_json(&mut self, dataset: &Handle, json: &[u8]) -> Result<()> {
-        self.of(dataset)?.put(json, KeyRule::MustBeNew)
+        self.writes_to(dataset)?.put(json, KeyRule::MustBeNew)
     }
 
     /// Passes a record as JSON to `add`, in the buffer of the batch.
@@ -102,7 +104,7 @@ impl BatchWrites {
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.key_type())?;
-        self.of(dataset)?.delete(&key)
+        self.writes_to(dataset)?.delete(&key)
     }
 
     /// Adds a condition on the record of a key ([`DatasetWrites::expect`]).
@@ -113,7 +115,7 @@ impl BatchWrites {
         seq: Option<Seq>,
     ) -> Result<()> {
         let key = key.as_key(dataset.key_type())?;
-        self.of(dataset)?.expect(&key, seq);
+        self.writes_to(dataset)?.expect(&key, seq);
         Ok(())
     }
 

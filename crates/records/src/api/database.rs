@@ -19,7 +19,7 @@ use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
 use crate::extension::{ExtensionStore, Extensions};
 use crate::stats::StoreStats;
-use crate::store::{DatasetState, Handle, Store, check_dataset_name, found_datasets};
+use crate::store::{DatasetState, Handle, Store, check_dataset_name, datasets_in};
 use crate::telemetry::{self, Usage};
 use crate::trees::new_trees;
 
@@ -107,10 +107,10 @@ impl Database {
         group.refresh()?;
         let snapshot = group.snapshot();
         let mut datasets = self.shared.datasets.lock();
-        let found = found_datasets(&snapshot, &datasets, &self.shared.index_types, |_| {
+        let present = datasets_in(&snapshot, &datasets, &self.shared.index_types, |_| {
             Usage::default()
         })?;
-        *datasets = found;
+        *datasets = present;
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Database {
     fn with_group(group: Group, options: Options) -> Result<Database> {
         let counted = telemetry::load(options.engine.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
-        let datasets = found_datasets(
+        let datasets = datasets_in(
             &group.snapshot(),
             &BTreeMap::new(),
             &options.index_types,
@@ -198,7 +198,7 @@ impl Database {
     ) -> Result<Dataset<K>> {
         match self.create_dataset(name, def) {
             Err(Error::Exists(_)) => self.dataset(name),
-            made => made,
+            created => created,
         }
     }
 
@@ -358,20 +358,19 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownDataset`]; also any read or write error.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
-        let layouts: Vec<_> = match dataset {
-            Some(name) => vec![self.handle(self.dataset_state(name)?).layout()],
+        let states = match dataset {
+            Some(name) => vec![self.dataset_state(name)?],
             None => {
-                let all = self.shared.dataset_states().into_iter();
-                all.map(|current| self.handle(current).layout()).collect()
+                let snapshot = self.shared.group.snapshot();
+                let trees = snapshot.version().trees.values();
+                let of_extensions = trees.filter(|tree| is_of_extension(&tree.name));
+                let ids: Vec<_> = of_extensions.map(|tree| tree.id).collect();
+                self.shared.group.compact_trees(&ids)?;
+                self.shared.dataset_states()
             }
         };
-        if dataset.is_none() {
-            let snapshot = self.shared.group.snapshot();
-            let trees = snapshot.version().trees.values();
-            let others = trees.filter(|tree| is_of_extension(&tree.name));
-            let others: Vec<_> = others.map(|tree| tree.id).collect();
-            self.shared.group.compact_trees(&others)?;
-        }
+        let layout_of = |current| self.handle(current).layout();
+        let layouts: Vec<_> = states.into_iter().map(layout_of).collect();
         // Each step uses the reports of those before it: an obsolete number without entries is
         // forgotten when all other trees have been compacted. Trees that are dropped concurrently
         // are skipped.

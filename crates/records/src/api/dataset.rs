@@ -310,8 +310,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
         self.handle.current.usage.count_get();
-        let found = self.handle.find(key, self.handle.stop.as_ref())?;
-        found.map(record::valued).transpose()
+        let record = self.handle.find(key, self.handle.stop.as_ref())?;
+        record.map(record::valued).transpose()
     }
 
     /// The records of several keys, each at the place of its key: as many calls of
@@ -520,10 +520,11 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         let view = self.handle.now();
         let layout = view.layout.clone();
         let counts = query::count_unindexed(view)?;
+        debug_assert_eq!(counts.len(), layout.attributes.len());
         let counted = layout.attributes.iter().zip(counts);
-        let counted =
+        let unindexed =
             counted.filter(|(attribute, count)| attribute.kind.is_indexed() && *count > 0);
-        Ok(counted
+        Ok(unindexed
             .map(|(attribute, count)| (attribute.path.clone(), count))
             .collect())
     }

@@ -67,14 +67,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// The same snapshot; its reads end with [`crate::Error::Cancelled`] when `stop` fires
     /// ([`crate::Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K, V> {
-        let same = self.view.clone();
-        DatasetSnapshot {
-            view: View {
-                snapshot: same.snapshot.with_stop(Some(stop.clone())),
-                ..same
-            },
-            key: PhantomData,
-        }
+        let mut view = self.view.clone();
+        view.snapshot = view.snapshot.with_stop(Some(stop.clone()));
+        DatasetSnapshot::of(view)
     }
 
     /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at

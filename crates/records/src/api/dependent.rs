@@ -207,14 +207,14 @@ impl ConditionalDeletion {
             let Some(overtaken) = error.conflict() else {
                 return Err(error);
             };
-            let mut same = Vec::with_capacity(self.waiting.len());
+            let mut unchanged = Vec::with_capacity(self.waiting.len());
             for matched in self.waiting.drain(..) {
                 let now = self.dataset.get(&matched.key)?.map(|record| record.seq());
                 if now == Some(matched.seq) && matched.key != *overtaken {
-                    same.push(matched);
+                    unchanged.push(matched);
                 }
             }
-            self.waiting = same;
+            self.waiting = unchanged;
             self.was_overtaken = true;
             batch.clear();
         }

@@ -43,7 +43,7 @@ use crate::record;
 pub struct Query<K = Key, V = Record<K>> {
     pub(super) inner: query::Query,
     /// The error of an invalid path, which every call that runs the query returns.
-    failed: Option<Error>,
+    pub(super) failed: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
@@ -56,7 +56,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         }
     }
 
-    /// The query, or the error of an invalid path.
+    /// Keeps the error of an argument, which the query returns when it is run: the first one.
+    fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// The query, or the error of an invalid argument.
     pub(super) fn checked(self) -> Result<query::Query> {
         self.failed.map_or(Ok(self.inner), Err)
     }
@@ -144,7 +149,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         let order = std::mem::take(&mut self.inner.request.order);
         match order.then(path, direction) {
             Ok(order) => self.inner.request.order = order,
-            Err(error) => self.failed = Some(error.into()),
+            Err(error) => self.fail(error.into()),
         }
         self
     }
@@ -155,7 +160,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         let paths = paths.into_iter().map(IntoPath::into_path);
         match paths.collect::<esker_model::Result<_>>() {
             Ok(paths) => self.inner.request.select = paths,
-            Err(error) => self.failed = Some(error.into()),
+            Err(error) => self.fail(error.into()),
         }
         self
     }
@@ -211,8 +216,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// [`Error::BadInput`] if a path, a condition, the order or the page token is invalid; also any
     /// read error. The items of the iterator are read errors, too.
     pub fn run(self) -> Result<Answer<K, V>> {
-        let inner = Some(self.checked()?.run()?);
-        Ok(Answer::new(inner, None))
+        Ok(Answer::new(Ok(self.checked()?.run()?)))
     }
 
     /// Passes every matching record (at most the limit) to `visit` until that breaks, in the order
@@ -293,35 +297,64 @@ impl<K: PrimaryKey, V: FromRecord<K>> IntoIterator for Query<K, V> {
 
     /// Runs the query; an invalid query returns its error as the first item.
     fn into_iter(self) -> Answer<K, V> {
-        self.run()
-            .unwrap_or_else(|error| Answer::new(None, Some(error)))
+        Answer::new(self.checked().and_then(query::Query::run))
+    }
+}
+
+/// The source of an iterator's items, or the error that kept it from starting.
+enum Started<T> {
+    Running(T),
+    /// The error is the first item, and the only one.
+    Failed(Option<Error>),
+}
+
+impl<T> Started<T> {
+    fn new(started: Result<T>) -> Started<T> {
+        match started {
+            Ok(source) => Started::Running(source),
+            Err(error) => Started::Failed(Some(error)),
+        }
+    }
+
+    fn running(&self) -> Option<&T> {
+        match self {
+            Started::Running(source) => Some(source),
+            Started::Failed(_) => None,
+        }
+    }
+
+    /// The next item: that of the source, or the error.
+    fn next<R>(&mut self, next: impl FnOnce(&mut T) -> Option<Result<R>>) -> Option<Result<R>> {
+        match self {
+            Started::Running(source) => next(source),
+            Started::Failed(error) => error.take().map(Err),
+        }
     }
 }
 
 /// An iterator over matching records, in order.
 pub struct Answer<K = Key, V = Record<K>> {
-    /// `None` if the query cannot run.
-    inner: Option<query::Rows>,
-    /// The error of a query that cannot run, which is the first item.
-    failed: Option<Error>,
+    rows: Started<query::Rows>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
-    fn new(inner: Option<query::Rows>, failed: Option<Error>) -> Answer<K, V> {
-        let key = PhantomData;
-        Answer { inner, failed, key }
+    fn new(rows: Result<query::Rows>) -> Answer<K, V> {
+        Answer {
+            rows: Started::new(rows),
+            key: PhantomData,
+        }
     }
 
     /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
-        self.inner.as_ref()?.token()
+        self.rows.running()?.token()
     }
 
     /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
-        let inner = self.inner.as_ref();
-        inner.map_or_else(Explain::default, query::Rows::explain)
+        let rows = self.rows.running();
+        rows.map_or_else(Explain::default, query::Rows::explain)
     }
 }
 
@@ -329,12 +362,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Answer<K, V> {
     type Item = Result<V>;
 
     fn next(&mut self) -> Option<Result<V>> {
-        if self.failed.is_some() {
-            return self.failed.take().map(Err);
-        }
-        let next = self.inner.as_mut()?.next_record();
-        next.and_then(|record| record.map(record::valued).transpose())
-            .transpose()
+        let record = self.rows.next(|rows| rows.next_record().transpose())?;
+        Some(record.and_then(record::valued))
     }
 }
 
@@ -360,41 +389,38 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Result<K>> {
-        let next = self.inner.next_key();
-        next.and_then(|key| Ok(key.map(K::from_key).transpose()?))
-            .transpose()
+        let key = self.inner.next_key().transpose()?;
+        Some(key.and_then(|key| Ok(K::from_key(key)?)))
     }
 }
 
 /// An iterator over records in key order ([`super::Dataset::scan`]).
 pub struct Scan<K = Key, V = Record<K>> {
-    /// `None` if the scan could not start.
-    inner: Option<query::Scan>,
-    /// The error of a scan that could not start, which is the first item.
-    failed: Option<Error>,
+    scan: Started<query::Scan>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Scan<K, V> {
     pub(crate) fn new(scan: Result<query::Scan>) -> Scan<K, V> {
-        let (inner, failed) = match scan {
-            Ok(scan) => (Some(scan), None),
-            Err(error) => (None, Some(error)),
-        };
-        let key = PhantomData;
-        Scan { inner, failed, key }
+        Scan {
+            scan: Started::new(scan),
+            key: PhantomData,
+        }
     }
 
     /// Reverses the order, from the greatest key down; call it before the iteration starts.
     pub fn rev(self) -> Scan<K, V> {
-        let inner = self.inner.map(query::Scan::rev);
-        Scan { inner, ..self }
+        let scan = match self.scan {
+            Started::Running(scan) => Started::Running(scan.rev()),
+            failed @ Started::Failed(_) => failed,
+        };
+        Scan { scan, ..self }
     }
 
     /// The work of the scan so far, and its cost.
     pub fn explain(&self) -> Explain {
-        let inner = self.inner.as_ref();
-        inner.map_or_else(Explain::default, query::Scan::explain)
+        let scan = self.scan.running();
+        scan.map_or_else(Explain::default, query::Scan::explain)
     }
 }
 
@@ -402,10 +428,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Scan<K, V> {
     type Item = Result<V>;
 
     fn next(&mut self) -> Option<Result<V>> {
-        if self.failed.is_some() {
-            return self.failed.take().map(Err);
-        }
-        let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(record::valued))
+        let record = self.scan.next(query::Scan::next)?;
+        Some(record.and_then(record::valued))
     }
 }

@@ -40,7 +40,9 @@ pub(super) fn get_many<K: PrimaryKey, V: FromRecord<K>, Q: AsKey<K>>(
 ) -> Result<Vec<Option<V>>> {
     let ty = view.dataset.key_type();
     let keys = keys.into_iter().map(|key| Ok(key.as_key(ty)?));
-    let found = view.get_many(keys.collect::<Result<_>>()?)?;
-    let typed = found.into_iter().map(|found| found.map(record::valued));
-    typed.map(Option::transpose).collect()
+    let records = view.get_many(keys.collect::<Result<_>>()?)?;
+    let values = records
+        .into_iter()
+        .map(|record| record.map(record::valued).transpose());
+    values.collect()
 }

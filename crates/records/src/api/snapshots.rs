@@ -14,7 +14,7 @@ use esker_model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
 use crate::error::{Error, Result};
-use crate::store::{DatasetState, Handle, Store, View, check_dataset_name, found_datasets};
+use crate::store::{DatasetState, Handle, Store, View, check_dataset_name, datasets_in};
 use crate::telemetry::Usage;
 
 impl Database {
@@ -113,7 +113,7 @@ impl Database {
     /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
         let snapshot = self.shared.group.kept_snapshot(name)?;
-        let datasets = found_datasets(
+        let datasets = datasets_in(
             &snapshot,
             &BTreeMap::new(),
             &self.shared.index_types,

@@ -58,8 +58,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        let (found, explain) = self.checked()?.nearest(&path, from, k, max)?;
-        Ok((typed(found)?, explain))
+        let (neighbours, explain) = self.checked()?.nearest(&path, from, k, max)?;
+        Ok((typed(neighbours)?, explain))
     }
 
     /// All matching records (at most the limit) by their distance from a point, nearest first, ties
@@ -75,8 +75,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         let path = path.into_path()?;
         // Without a limit, all.
         let max_len = self.inner.request.limit.take().unwrap_or(usize::MAX);
-        let (found, explain) = self.checked()?.by_distance(&path, from, max_len)?;
-        Ok((typed(found)?, explain))
+        let (neighbours, explain) = self.checked()?.by_distance(&path, from, max_len)?;
+        Ok((typed(neighbours)?, explain))
     }
 
     /// The number of matching records in each non-empty cell of a grid with cells of `degrees`
@@ -95,9 +95,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
     pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
-        let (found, explain) = self.checked()?.latest_per(&key.into_path()?, at)?;
-        let records = found.into_iter().map(record::typed);
-        Ok((records.collect::<Result<_>>()?, explain))
+        let (records, explain) = self.checked()?.latest_per(&key.into_path()?, at)?;
+        let typed = records.into_iter().map(record::typed);
+        Ok((typed.collect::<Result<_>>()?, explain))
     }
 }
 
@@ -115,6 +115,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
 }
 
 /// The neighbours with typed keys.
-fn typed<K: PrimaryKey>(found: Vec<Neighbour>) -> Result<Vec<Neighbour<K>>> {
-    found.into_iter().map(|near| Ok(near.typed()?)).collect()
+fn typed<K: PrimaryKey>(neighbours: Vec<Neighbour>) -> Result<Vec<Neighbour<K>>> {
+    let typed = neighbours.into_iter().map(|near| Ok(near.typed()?));
+    typed.collect()
 }

@@ -126,13 +126,13 @@ impl<K: PrimaryKey> ValueVersions<K> {
     /// is of a page that was read as of another write; also any read error.
     pub fn read(self) -> Result<ValuePage<K>> {
         let required = self.required?;
-        let found = self
+        let page = self
             .view
             .read_values(&required, self.as_of, self.latest, self.page)?;
-        let records = found.records.into_iter().map(record::typed);
+        let records = page.records.into_iter().map(record::typed);
         Ok(ValuePage {
             records: records.collect::<Result<_>>()?,
-            next: found.next,
+            next: page.next,
         })
     }
 }

@@ -16,7 +16,7 @@
 
 use esker_model::definition::Maintenance;
 
-use crate::maintenance::cost::{CANDIDATES, FIRST, WorkPerWrite};
+use crate::maintenance::cost::{CANDIDATES, WorkPerWrite};
 use crate::maintenance::cost_per_write;
 
 /// The present strategy is kept unless another one is cheaper by this factor, so that they do not
@@ -48,21 +48,21 @@ pub(crate) fn choose(work: &WorkPerWrite, present: Maintenance) -> Choice {
         strategy,
         micros_per_write: cost_per_write(strategy, work),
     });
-    let of = |strategy| cost_per_write(strategy, work);
+    let cost_of = |strategy| cost_per_write(strategy, work);
     let reason = match cheapest(work) {
         cheapest if cheapest == strategy => format!(
             "{strategy} costs least: {:.2} us a write with its queries{}",
-            of(strategy),
+            cost_of(strategy),
             if strategy == present {
                 String::new()
             } else {
-                format!(", {present} {:.2}", of(present))
+                format!(", {present} {:.2}", cost_of(present))
             }
         ),
         cheapest => format!(
             "{cheapest} would cost {:.2} us a write with its queries, {strategy} costs {:.2}: less than {MIN_GAIN} times as much",
-            of(cheapest),
-            of(strategy)
+            cost_of(cheapest),
+            cost_of(strategy)
         ),
     };
     Choice {
@@ -75,10 +75,15 @@ pub(crate) fn choose(work: &WorkPerWrite, present: Maintenance) -> Choice {
 
 /// The candidate that costs least.
 fn cheapest(work: &WorkPerWrite) -> Maintenance {
-    let by_cost = |a: &Maintenance, b: &Maintenance| {
-        cost_per_write(*a, work).total_cmp(&cost_per_write(*b, work))
+    let cheaper = |best: Maintenance, other: Maintenance| {
+        if cost_per_write(other, work) < cost_per_write(best, work) {
+            other
+        } else {
+            best
+        }
     };
-    CANDIDATES.into_iter().min_by(by_cost).unwrap_or(FIRST)
+    let [first, others @ ..] = CANDIDATES;
+    others.into_iter().fold(first, cheaper)
 }
 
 /// The candidate to use: the cheapest one, or the present one if that is not much more expensive.

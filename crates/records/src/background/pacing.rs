@@ -45,12 +45,9 @@ impl Backlog {
         } else {
             self.entries
         };
+        let per_entry = self.per_entry.unwrap_or(ASSUMED_PER_ENTRY);
         // Within the limits of what a measurement can mean.
-        entries as f64
-            * self
-                .per_entry
-                .unwrap_or(ASSUMED_PER_ENTRY)
-                .clamp(0.05, 20.0)
+        entries as f64 * per_entry.clamp(0.05, 20.0)
     }
 
     /// The wasted time in microseconds.

@@ -123,26 +123,31 @@ impl Handle {
         let usage = &self.current.usage;
         let now = self.now();
         let layout = &now.layout;
-        let obsolete = layout
+        // A dataset whose strategy needs no obsolete set has none.
+        let known_obsolete = layout
             .superseded
-            .and_then(|tree| version(&now.snapshot, tree));
-        let obsolete = obsolete.map_or(0, TreeVersion::noted);
-        let blind = !layout.stored.settings.maintenance.looks_at_writes();
-        let mut repair = LastRepair {
+            .and_then(|tree| version(&now.snapshot, tree))
+            .map_or(0, TreeVersion::noted);
+        let repair = LastRepair {
             up_to: report.watermark,
             writes: usage.writes(),
-            known_obsolete: obsolete,
+            known_obsolete,
             entries: report.entries + report.looked_up,
             found: report.found,
-            micros: report.elapsed.as_micros() as u64,
-            why: why.to_string(),
-        };
-        if !self.shared.group.options().background {
             // The statistics are stored in a file, and a store without background threads must be
             // deterministic.
-            repair.micros = 0;
+            micros: if self.shared.group.options().background {
+                report.elapsed.as_micros() as u64
+            } else {
+                0
+            },
+            why: why.to_string(),
+        };
+        let live = usage.maintenance();
+        if !layout.stored.settings.maintenance.looks_at_writes() {
+            live.learn_update_ratio(&repair);
         }
-        usage.maintenance().repaired(repair, blind);
+        live.repaired(repair);
     }
 
     /// Reconsiders the strategy if enough operations have passed since the last time; true if it
@@ -219,9 +224,13 @@ impl Handle {
 
     /// The work of the next repair, and the writes and waste since the last one.
     fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
-        let watermark = layout.superseded.and_then(|tree| version(snapshot, tree));
-        let watermark = watermark.map_or(0, TreeVersion::repair_watermark);
-        let (mut entries, mut new) = (0, 0);
+        // Without an obsolete set all entries are new.
+        let watermark = layout
+            .superseded
+            .and_then(|tree| version(snapshot, tree))
+            .map_or(0, TreeVersion::repair_watermark);
+        let mut entries = 0;
+        let mut new = 0;
         for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
             if let Component::Run(run) = &component {
                 entries += component.entries();
@@ -236,12 +245,13 @@ impl Handle {
         let remembered = live.remembered.lock();
         let last = remembered.repair.as_ref();
         // A short repair measures nothing.
-        let measured = last.filter(|last| last.entries > 1000);
-        let measured = measured.map(|last| last.micros as f64 / last.entries as f64);
+        let measured = last
+            .filter(|last| last.entries > 1000)
+            .map(|last| last.micros as f64 / last.entries as f64);
+        let written_before = last.map_or(0, |last| last.writes);
         Backlog {
-            written: usage
-                .writes()
-                .saturating_sub(last.map_or(0, |last| last.writes)),
+            // Both are statistics, which can be lost.
+            written: usage.writes().saturating_sub(written_before),
             entries,
             new,
             probed,

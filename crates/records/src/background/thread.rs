@@ -64,7 +64,7 @@ impl MaintenanceThread {
             return;
         }
         if let Some(_busy) = self.busy.try_lock() {
-            step(shared, &|| true);
+            run_round(shared, &|| true);
         }
     }
 
@@ -97,12 +97,12 @@ fn run(shared: Arc<Store>, closing: &Closing) {
             closing.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        step(&shared, &go_on);
+        run_round(&shared, &go_on);
     }
 }
 
 /// Runs the due work of each dataset.
-fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
+fn run_round(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
     for current in shared.dataset_states() {
         if !go_on() {
             return;

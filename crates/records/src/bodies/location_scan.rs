@@ -30,27 +30,25 @@ pub(crate) fn scan_by_location(
     cost: &Cost,
     visit: &mut VisitRecord<'_>,
 ) -> Result<()> {
-    let attribute = layout.clustered().ok_or_else(Misplaced::here)?;
+    let attribute = layout.clustered().ok_or_else(|| Misplaced::here())?;
     let mut cursor = snapshot.entries(attribute.index_tree()?, READAHEAD);
     cursor.seek_first()?;
     let mut left = wanted.len();
-    while cursor.valid() && left > 0 {
+    let mut is_ended = false;
+    while cursor.valid() && left > 0 && !is_ended {
         if cursor.kind() == Kind::Put && wanted.contains(cursor.seq()) {
             let split = Value::split(attribute.ty, cursor.key());
             let malformed = || Error::damaged("the tree of records by location: malformed key");
             let (value, key) = split.ok_or_else(malformed)?;
             if stands_for_record(attribute, value, cursor.value(), |_| true)? {
                 left -= 1;
-                if visit(key, cursor.seq(), &mut || cursor.value_slice())?.is_break() {
-                    left = 0;
-                    break;
-                }
+                is_ended = visit(key, cursor.seq(), &mut || cursor.value_slice())?.is_break();
             }
         }
         cursor.next()?;
     }
     cost.absorb(&cursor.cost());
-    if left > 0 {
+    if left > 0 && !is_ended {
         return Err(Error::damaged(format!(
             "{left} records are not stored at the location of their points at {}",
             attribute.path

@@ -82,14 +82,14 @@ impl<'a> Bodies<'a> {
         if self.attribute.is_none() {
             return bytes;
         }
-        let (heads, records) = (size(data), size(&self.components));
+        let (heads, records) = (size_of_all(data), size_of_all(&self.components));
         let share = heads as f64 / (heads + records).max(1) as f64;
         ((bytes as f64 * share) as usize).max(1)
     }
 
     /// The approximate size of all records in the location tree.
     pub(crate) fn total_bytes(&self) -> u64 {
-        size(&self.components)
+        size_of_all(&self.components)
     }
 
     /// The number of records that wait to be read.
@@ -133,22 +133,26 @@ impl<'a> Bodies<'a> {
         let seqs: Vec<Seq> = wanted.iter().map(|wanted| wanted.seq).collect();
         let expected = Expected::Exactly(&seqs);
         let lookup = (self.snapshot).lookup(&self.components, &keys, expected, options, cost);
-        let (mut is_found, mut taken) = (vec![false; wanted.len()], Ok(()));
-        lookup.visit_all(&mut |nth, found| {
+        let mut is_read = vec![false; wanted.len()];
+        let mut taken = Ok(());
+        lookup.visit_all(&mut |nth, record| {
             let wanted = wanted.own(nth);
-            if found.seq == wanted.seq && taken.is_ok() {
-                *is_found.own_mut(nth) = true;
-                taken = take(wanted.at, found.value);
+            if record.seq == wanted.seq && taken.is_ok() {
+                *is_read.own_mut(nth) = true;
+                taken = take(wanted.at, record.value);
             }
         })?;
         taken?;
-        let mut missing = wanted.iter().zip(&is_found).filter(|(_, found)| !**found);
+        let mut missing = wanted
+            .iter()
+            .zip(&is_read)
+            .filter(|(_, is_read)| !**is_read);
         Ok(missing.next_back().map(|(wanted, _)| wanted.seq))
     }
 }
 
 /// The approximate size of components, in bytes.
-fn size(components: &[Component]) -> u64 {
+fn size_of_all(components: &[Component]) -> u64 {
     let each = components.iter().map(|component| match component {
         Component::Memtable(memtable) => memtable.memory() as u64,
         Component::Run(run) => run.tables.iter().map(|table| table.meta().size).sum(),

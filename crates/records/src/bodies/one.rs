@@ -1,5 +1,6 @@
 //! The body of one record.
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cost, Seq, Slice, Snapshot};
 use esker_model::record::RecordRef;
 
@@ -24,29 +25,35 @@ pub(crate) fn with_body(
     match layout.clustered() {
         Some(attribute) if RecordRef::lacks_body(&stored) => {
             let place = place_of(attribute, key, &stored)?;
-            let found = snapshot.get(attribute.index_tree()?, &place, cost)?;
-            let found = found.filter(|found| found.seq == seq);
-            Ok(found.ok_or_else(|| missing(attribute, seq))?.value)
+            let record = snapshot.get(attribute.index_tree()?, &place, cost)?;
+            let record = record.filter(|record| record.seq == seq);
+            Ok(record.ok_or_else(|| missing(attribute, seq))?.value)
         }
         _ => Ok(stored),
     }
 }
 
-/// As [`with_body`], for an entry found in a memtable: its body is in a memtable, too. `None` if
-/// that is missing, or the head is malformed, which the caller reports as damage.
+/// As [`with_body`], for an entry found in a memtable: one batch wrote the head and its record, so
+/// that the record is in a memtable, too.
+///
+/// # Errors
+/// [`Misplaced`] if it is not, or the head is malformed.
 pub(crate) fn with_body_in_memory(
     layout: &Layout,
     snapshot: &Snapshot,
     key: &[u8],
     seq: Seq,
     stored: Slice,
-) -> Option<Slice> {
-    match layout.clustered() {
-        Some(attribute) if RecordRef::lacks_body(&stored) => {
-            let place = place_of(attribute, key, &stored).ok()?;
-            let found = snapshot.get_in_memory(attribute.tree?, &place)?;
-            (found.seq == seq).then_some(found.value)
-        }
-        _ => Some(stored),
-    }
+) -> std::result::Result<Slice, Misplaced> {
+    let Some(attribute) = layout
+        .clustered()
+        .filter(|_| RecordRef::lacks_body(&stored))
+    else {
+        return Ok(stored);
+    };
+    let place = place_of(attribute, key, &stored).map_err(|_| Misplaced::here())?;
+    let tree = attribute.tree.ok_or_else(|| Misplaced::here())?;
+    let record = snapshot.get_in_memory(tree, &place);
+    let record = record.filter(|record| record.seq == seq);
+    Ok(record.ok_or_else(|| Misplaced::here())?.value)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cost, LookupOptions, Seq, Slice, Snapshot};
 
 use super::many::Bodies;
@@ -78,12 +79,15 @@ impl ReadAhead {
                 bodies.add(at, &record.key, record.seq, &record.stored)?;
             }
         }
-        let (read, mut bytes) = (bodies.len(), 0);
+        let read = bodies.len();
+        let mut bytes = 0;
         bodies.read(LookupOptions::default(), cost, &mut |at, record| {
             bytes += record.len();
-            self.records[at].stored = record.compact();
+            let waiting = self.records.get_mut(at).ok_or_else(|| Misplaced::here())?;
+            waiting.stored = record.compact();
             Ok(())
         })?;
+        // Nothing is known of their size if no body was missing.
         if let Some(each) = bytes.checked_div(read) {
             let fits = BUFFER_BYTES / (each + 1);
             self.capacity = fits.clamp(1, MAX_CAPACITY.min(self.capacity * 4));

@@ -86,8 +86,8 @@ impl CommitBodies {
     pub(crate) fn of(commit: &Commit, layout: &Layout) -> CommitBodies {
         let mut records = HashMap::new();
         if let Some(tree) = layout.clustered().and_then(|attribute| attribute.tree) {
-            commit.each(&mut |of, seq, kind, _, value| {
-                if of == tree && kind == Kind::Put {
+            commit.each(&mut |written, seq, kind, _, value| {
+                if written == tree && kind == Kind::Put {
                     records.insert(seq, value.to_vec());
                 }
             });

@@ -63,7 +63,7 @@ impl Findings {
     pub(crate) fn note_obsolete(&self, seq: Seq, by: Seq) {
         debug_assert!(seq < by, "a write replaces earlier ones");
         self.change(|notes| {
-            if self.has_room(notes) {
+            if self.make_room(notes) {
                 notes.obsolete.insert(seq, by);
             }
         });
@@ -72,7 +72,7 @@ impl Findings {
     /// Notes that an index has an entry of the write `seq`, and the data has none.
     pub(crate) fn note_dangling(&self, seq: Seq) {
         self.change(|notes| {
-            if self.has_room(notes) {
+            if self.make_room(notes) {
                 notes.dangling.insert(seq);
             }
         });
@@ -111,9 +111,10 @@ impl Findings {
         });
     }
 
-    /// True if a note may be added. In a process that writes, a full buffer takes no further notes
-    /// until the next write makes it durable; in one that only reads, it is emptied.
-    fn has_room(&self, notes: &mut ObsoleteNotes) -> bool {
+    /// Makes room for a note. Returns false if there is none: in a process that writes, a full
+    /// buffer takes no further notes until the next write makes it durable. In one that only reads,
+    /// it is emptied.
+    fn make_room(&self, notes: &mut ObsoleteNotes) -> bool {
         if notes.len() < MAX_NOTES {
             return true;
         }

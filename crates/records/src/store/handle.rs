@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_lsm::coding::Own;
-use esker_lsm::{Component, Cost, Seq, Slice, Snapshot, Stop, TreeId};
+use esker_lsm::{Component, Cost, Found, Seq, Slice, Snapshot, Stop, TreeId};
 use esker_model::Key;
 use esker_model::record::RecordRef;
 use esker_model::schema::KeyType;
@@ -109,18 +109,18 @@ fn record_of(
     layout: impl FnOnce() -> Arc<Layout>,
     cost: &Cost,
 ) -> Result<Option<Record>> {
-    let Some(found) = snapshot.get(data, key.as_bytes(), cost)? else {
+    let Some(Found { seq, value, .. }) = snapshot.get(data, key.as_bytes(), cost)? else {
         return Ok(None);
     };
-    if has_expired(snapshot, &found.value) {
+    if has_expired(snapshot, &value) {
         return Ok(None);
     }
-    let mut stored = found.value;
+    let mut stored = value;
     if RecordRef::lacks_body(&stored) {
         let layout = layout();
-        stored = bodies::with_body(&layout, snapshot, key.as_bytes(), found.seq, stored, cost)?;
+        stored = bodies::with_body(&layout, snapshot, key.as_bytes(), seq, stored, cost)?;
     }
-    record::returned(key, found.seq, stored).map(Some)
+    record::returned(key, seq, stored).map(Some)
 }
 
 /// The approximate number of records in a component of the data tree, from metadata: counts
@@ -202,19 +202,20 @@ impl View {
         let key = |at: &usize| keys.own(*at).as_bytes();
         order.sort_by(|a, b| key(a).cmp(key(b)));
         let sorted: Vec<&[u8]> = order.iter().map(key).collect();
-        let mut found: Vec<Option<(Seq, Slice)>> = vec![None; keys.len()];
+        let mut entries: Vec<Option<Found>> = vec![None; keys.len()];
         let data = self.layout.data;
-        (self.snapshot).visit_batch(data, &sorted, &cost, &mut |nth, record| {
-            if !self.has_expired(&record.value) {
-                *found.own_mut(*order.own(nth)) = Some((record.seq, record.value.compact()));
+        (self.snapshot).visit_batch(data, &sorted, &cost, &mut |nth, entry| {
+            if !self.has_expired(&entry.value) {
+                let value = entry.value.compact();
+                *entries.own_mut(*order.own(nth)) = Some(Found { value, ..entry });
             }
         })?;
-        let records = keys.into_iter().zip(found).map(|(key, found)| {
+        let records = keys.into_iter().zip(entries).map(|(key, entry)| {
             self.dataset.current.usage.count_get();
-            let Some((seq, stored)) = found else {
+            let Some(Found { seq, value, .. }) = entry else {
                 return Ok(None);
             };
-            let stored = self.with_body(key.as_bytes(), seq, stored, &cost)?;
+            let stored = self.with_body(key.as_bytes(), seq, value, &cost)?;
             record::returned(key, seq, stored).map(Some)
         });
         let records = records.collect();

@@ -17,6 +17,6 @@ pub(crate) use expiry::{expiry_key, has_expired};
 pub(crate) use handle::{Background, Handle, View, records_in};
 pub(crate) use kept_filter::{CachedFilter, ComponentState, KeptFilter};
 pub use open::check_dataset_name;
-pub(crate) use open::{Store, found_datasets};
+pub(crate) use open::{Store, datasets_in};
 pub(crate) use remarks::Remarks;
 pub(crate) use state::DatasetState;

@@ -98,7 +98,9 @@ impl Store {
     pub(crate) fn keep_usage(&self) {
         let datasets = self.dataset_states();
         // Not `any`: `take_written` must reset the flag of every dataset.
-        let written = datasets.iter().filter(|d| d.usage.take_written());
+        let written = datasets
+            .iter()
+            .filter(|dataset| dataset.usage.take_written());
         if written.count() > 0 {
             self.replace_usage();
         }
@@ -140,7 +142,7 @@ impl Drop for Store {
 ///
 /// # Errors
 /// Damage if a definition does not fit the trees of its dataset.
-pub(crate) fn found_datasets(
+pub(crate) fn datasets_in(
     snapshot: &esker_lsm::Snapshot,
     known: &BTreeMap<String, Arc<DatasetState>>,
     types: &IndexTypes,

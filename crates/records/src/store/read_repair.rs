@@ -51,10 +51,10 @@ impl DatasetState {
         let Some(notes) = self.findings.copy() else {
             return Ok(());
         };
-        let noted = notes.obsolete.keys().chain(&notes.dangling);
-        let taken: Vec<Seq> = noted.copied().collect();
+        let numbers = notes.obsolete.keys().chain(&notes.dangling);
+        let noted: Vec<Seq> = numbers.copied().collect();
         let result = self.write_obsolete(group, notes);
-        self.findings.forget(&taken);
+        self.findings.forget(&noted);
         if result.is_ok() {
             self.usage.maintenance().remembered.lock().not_kept = None;
         }

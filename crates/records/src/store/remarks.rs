@@ -10,9 +10,9 @@ use parking_lot::{Mutex, RwLock};
 /// Remarks that wait to be taken, and a record of the remarks made before.
 #[derive(Default)]
 pub(crate) struct Remarks {
-    /// For each kind of remark, the fields about which it was made. Not the places of attributes:
-    /// these change when an attribute is added or dropped.
-    made: [RwLock<BTreeSet<Path>>; 5],
+    /// For each kind of remark, the fields about which it was made. By path, because the places of
+    /// attributes change when an attribute is added or dropped.
+    reported: [RwLock<BTreeSet<Path>>; 5],
     waiting: Mutex<Vec<String>>,
 }
 
@@ -26,9 +26,9 @@ impl Remarks {
             Remark::NoPoint => 3,
             Remark::FarText(_) => 4,
         };
-        let made = self.made.own(kind);
-        let is_known = made.read().contains(path);
-        if !is_known && made.write().insert(path.clone()) {
+        let reported = self.reported.own(kind);
+        let is_known = reported.read().contains(path);
+        if !is_known && reported.write().insert(path.clone()) {
             self.waiting.lock().push(text(path, ty, remark));
         }
     }

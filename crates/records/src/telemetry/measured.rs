@@ -94,6 +94,7 @@ impl Measured {
 
     /// The share of writes that replaced a record; `None` if fewer than `least` writes are known.
     pub(crate) fn update_ratio(&self, least: u64) -> Option<f64> {
+        // Counters are halved one after the other, so that they may not fit together.
         (self.known >= least.max(1)).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
     }
 
@@ -266,21 +267,28 @@ impl LiveMeasurements {
         }
     }
 
-    /// Records a repair. Under a blind strategy it also shows how many writes replaced a record.
-    pub(crate) fn repaired(&self, repair: LastRepair, blind: bool) {
+    /// Learns from a repair how many writes replaced a record, under a strategy that does not look
+    /// them up. To be called before the repair is [recorded](LiveMeasurements::repaired).
+    pub(crate) fn learn_update_ratio(&self, repair: &LastRepair) {
+        let remembered = self.remembered.lock();
+        let Some(last) = &remembered.repair else {
+            return;
+        };
+        // All are statistics, which can be lost, and the obsolete set forgets writes.
+        let known = repair.writes.saturating_sub(last.writes);
+        let obsolete = repair.known_obsolete.saturating_sub(last.known_obsolete);
+        self.add(Measured {
+            known,
+            replaced: obsolete.min(known),
+            ..Measured::default()
+        });
+    }
+
+    /// Records a repair.
+    pub(crate) fn repaired(&self, repair: LastRepair) {
         self.probed.store(0, Relaxed);
         self.wasted.store(0, Relaxed);
         let mut remembered = self.remembered.lock();
-        if let Some(last) = remembered.repair.as_ref().filter(|_| blind) {
-            let known = repair.writes.saturating_sub(last.writes);
-            self.add(Measured {
-                known,
-                replaced: (repair.known_obsolete)
-                    .saturating_sub(last.known_obsolete)
-                    .min(known),
-                ..Measured::default()
-            });
-        }
         remembered.repair = Some(repair);
         remembered.error = None;
     }

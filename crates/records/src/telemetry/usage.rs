@@ -163,7 +163,7 @@ fn bounded(n: u64) -> u64 {
 
 /// The live counters of a dataset, shared by its handles.
 ///
-/// StripeCounts count by stripe, so that threads do not write to shared memory. Counters that
+/// Reads are counted by stripe, so that threads do not write to shared memory. Counters that
 /// decisions use are folded into shared ones: after some queries, and completely when they are read
 /// ([`Usage::maintenance`]).
 #[derive(Default)]
@@ -249,10 +249,8 @@ impl Usage {
         if stripe.queries.swap(0, Relaxed) == 0 {
             return;
         }
-        let (obsolete, validated) = (
-            stripe.obsolete.swap(0, Relaxed),
-            stripe.validated.swap(0, Relaxed),
-        );
+        let obsolete = stripe.obsolete.swap(0, Relaxed);
+        let validated = stripe.validated.swap(0, Relaxed);
         // Older queries count less.
         if self.validated.fetch_add(validated, Relaxed) > WASTE_WINDOW {
             self.validated
@@ -307,7 +305,9 @@ impl Usage {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
             maintenance: self.maintenance().kept(),
-            gets: self.stripes.iter().map(|r| r.gets.load(Relaxed)).sum(),
+            gets: (self.stripes.iter())
+                .map(|stripe| stripe.gets.load(Relaxed))
+                .sum(),
             attributes: attributes
                 .iter()
                 .map(|(path, live)| (path.clone(), live.read()))
@@ -317,7 +317,7 @@ impl Usage {
 
     /// True if writes were counted since the last call.
     pub(crate) fn take_written(&self) -> bool {
-        let writes = self.puts.load(Relaxed) + self.deletes.load(Relaxed);
+        let writes = self.writes();
         self.kept.swap(writes, Relaxed) != writes
     }
 }
@@ -397,7 +397,7 @@ mod tests {
                     }
                 });
             }
-            // StripeCounts of the counters in the meantime have no effect.
+            // Reading the counters in the meantime has no effect.
             for _ in 0..100 {
                 assert!(usage.maintenance().operations() <= THREADS * QUERIES);
             }

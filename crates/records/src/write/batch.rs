@@ -1,22 +1,21 @@
-//! The writes of a batch to one dataset: each record becomes its stored form and its index entries,
-//! in one batch of the engine.
+//! The writes of a batch to one dataset: each record becomes its stored form and its index entries
+//! (`encode.rs`), in one batch of the engine.
+//!
+//! Invariant: a put or deletion and its index entries share one sequence number. One that fails
+//! leaves the writes unchanged.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use esker_lsm::coding::put_varint;
-use esker_lsm::entry::MAX_TIME;
-use esker_lsm::{Kind, Seq, Snapshot, Time, TreeId};
+use esker_lsm::{Kind, Seq, Snapshot, TreeId};
 use esker_model::Key;
-use esker_model::record::{EXPIRES, UNINDEXED, encode};
 use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
 use super::pre_images::{Expectation, Replaced, Replacements, Touched, UnexpectedRecord};
-use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{IndexEntry, Writes, WritesSavepoint};
+use crate::index::{Writes, WritesSavepoint};
 use crate::store::{ExpiryEntry, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
@@ -37,9 +36,9 @@ pub(crate) struct DatasetWrites {
     pub(super) layout: Arc<Layout>,
     pub(super) writes: Writes,
     /// The record that is added.
-    extracted: Extracted,
+    pub(super) extracted: Extracted,
     /// A buffer for its stored form.
-    value: Vec<u8>,
+    pub(super) value: Vec<u8>,
     /// The encoded key of the last record that was put; empty if the part has none.
     pub(super) last_key: Vec<u8>,
     /// The written keys, if the commit must look up what they replace.
@@ -49,7 +48,7 @@ pub(crate) struct DatasetWrites {
     /// Conditions that the commit checks.
     pub(super) expected: Vec<Expectation>,
     /// Notes beside the records.
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Note>,
     /// A snapshot from the first write of the batch. Index entries of old versions in its memtables
     /// are cancelled at once; queries find out about others.
     pub(super) before: Option<Snapshot>,
@@ -63,11 +62,11 @@ pub(crate) struct DatasetWrites {
 }
 
 /// A note to be written.
-struct Note {
-    tree: TreeId,
-    name: String,
+pub(super) struct Note {
+    pub(super) tree: TreeId,
+    pub(super) name: String,
     /// `None` deletes the note.
-    value: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
 }
 
 /// What a batch does to one dataset, in numbers.
@@ -115,9 +114,6 @@ impl Drop for DatasetWrites {
 }
 
 impl DatasetWrites {
-    /// The longest name of a note, in bytes.
-    pub(crate) const MAX_NOTE_NAME: usize = 1024;
-
     /// No writes yet, for the latest layout of the dataset.
     pub(crate) fn new(dataset: Handle) -> DatasetWrites {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
@@ -166,21 +162,15 @@ impl DatasetWrites {
 
     /// Adds a key to a record that was refused for lack of one, and adds the record.
     fn put_without_key(&mut self, json: &[u8], rule: KeyRule, error: RecordError) -> Result<()> {
-        let path = match &error.kind {
-            RecordErrorKind::KeyMissing { path } => path.clone(),
-            _ => return Err(error.into()),
+        let with_key = match &error.kind {
+            RecordErrorKind::KeyMissing { path } => auto_key::add(path, json),
+            _ => None,
         };
-        let mut with_key = Vec::with_capacity(json.len() + 64);
-        let mut names = path.names();
-        let is_added = names
-            .next()
-            .is_some_and(|name| names.len() == 0 && auto_key::add(name, json, &mut with_key));
-        if !is_added {
+        let Some(with_key) = with_key else {
             return Err(error.into());
-        }
-        self.layout
-            .extraction
-            .extract_new(&with_key, &mut self.extracted)?;
+        };
+        let extraction = &self.layout.extraction;
+        extraction.extract_new(&with_key, &mut self.extracted)?;
         self.put_extracted(&with_key, rule)
     }
 
@@ -193,7 +183,7 @@ impl DatasetWrites {
     fn put_extracted(&mut self, json: &[u8], rule: KeyRule) -> Result<()> {
         let savepoint = self.writes.savepoint();
         let before = self.writes.batch.sequences();
-        let result = self.add(json);
+        let result = self.add_extracted(json);
         if result.is_err() {
             self.writes.rewind(savepoint);
             return result;
@@ -209,24 +199,6 @@ impl DatasetWrites {
         self.touch(rule, None);
         self.remark();
         Ok(())
-    }
-
-    /// Reports the remarks of the extracted record.
-    #[inline]
-    fn remark(&self) {
-        for (at, remark) in self.extracted.remarks() {
-            let attribute = self.layout.written().find(|(place, _)| *place == at);
-            let expiry = &self.layout.stored.expiry;
-            let (path, ty) = match (attribute, &expiry.path) {
-                (Some((_, attribute)), _) => (&attribute.path, attribute.ty),
-                (None, Some(path)) => (path, expiry.ty),
-                (None, None) => {
-                    debug_assert!(false, "a remark on no field");
-                    continue;
-                }
-            };
-            self.dataset.current.remarks.add(path, ty, remark);
-        }
     }
 
     /// Adds a condition: the commit fails unless the record of `key` is then that of the write
@@ -273,22 +245,6 @@ impl DatasetWrites {
         });
     }
 
-    /// The expiry time of the extracted record: its field or the time to live, whichever comes
-    /// first. `None` if it never expires.
-    fn expires(&self) -> Option<Time> {
-        let expiry = &self.layout.stored.expiry;
-        let micros = (self.layout.expires_place).and_then(|place| self.extracted.time(place));
-        // Rounded up to a millisecond, so that no record expires early.
-        let at =
-            micros.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
-        let after = expiry.ttl.map(|ttl| {
-            let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-            self.dataset.shared.group.time().saturating_add(ttl)
-        });
-        let earlier = at.into_iter().chain(after).min();
-        earlier.map(|expires| expires.min(MAX_TIME))
-    }
-
     /// As [`DatasetWrites::put`], for a record whose key must be `key`.
     pub(crate) fn put_at(&mut self, key: &Key, json: &[u8]) -> Result<()> {
         self.layout
@@ -324,17 +280,6 @@ impl DatasetWrites {
         Ok(())
     }
 
-    /// Adds the deletion of a key from the data and the key trees, and cancels the entries of its
-    /// old version.
-    fn add_deletion(&mut self, key: &[u8]) -> Result<()> {
-        let (layout, batch) = (&self.layout, &mut self.writes.batch);
-        batch.delete(layout.data, key)?;
-        for keys in &layout.key_trees {
-            batch.also(keys.deletion, keys.tree, key, &[])?;
-        }
-        self.cancel_old(Some(key))
-    }
-
     /// Notes the written key, if the commit must look up the record that it replaces: `deleted`, or
     /// the key of the extracted record.
     fn touch(&mut self, rule: KeyRule, deleted: Option<&[u8]>) {
@@ -349,150 +294,6 @@ impl DatasetWrites {
                 must_be_new,
             });
         }
-    }
-
-    /// Adds the extracted record, its expiry time, its keys and its index entries, and cancels the
-    /// entries of its old version.
-    fn add(&mut self, json: &[u8]) -> Result<()> {
-        let expires = match self.layout.expiry {
-            Some(tree) => self.expires().map(|time| (tree, time)),
-            None => None,
-        };
-        self.encode_record(expires.map(|(_, time)| time));
-        let DatasetWrites {
-            layout,
-            writes,
-            extracted,
-            value,
-            ..
-        } = self;
-        let key = extracted.key();
-        let batch = &mut writes.batch;
-        let place = bodies::put(batch, layout, extracted, value, json)?;
-        if let Some((tree, time)) = expires {
-            let (entry, never) = (expiry_key(time, key), MAX_TIME);
-            batch.also_until(Kind::Put, tree, &entry, &[], never)?;
-        }
-        for keys in &layout.key_trees {
-            batch.also(Kind::Put, keys.tree, key, &[])?;
-        }
-        for (at, attribute) in layout.written() {
-            let Some(index) = attribute.index() else {
-                continue;
-            };
-            let record = (place == Some(at)).then_some([value.as_slice(), json]);
-            attribute.tokenizer.each(extracted.values(at), |value| {
-                let index_entry = IndexEntry {
-                    attribute,
-                    value,
-                    key,
-                    record,
-                };
-                index.add(writes, index_entry)
-            })?;
-        }
-        self.cancel_old(None)
-    }
-
-    /// Encodes the extracted record without its JSON in the buffer `value`.
-    fn encode_record(&mut self, expires: Option<Time>) {
-        let (extracted, value) = (&self.extracted, &mut self.value);
-        let ids = &self.layout.extracted_ids;
-        // A value without an id is the expiry time, which is stored separately.
-        let values = (extracted.iter()).filter_map(|(at, value)| Some((*ids.get(at)?, value)));
-        let time = expires.map(Time::to_be_bytes);
-        let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
-        let mut unindexed = Vec::new();
-        for id in extracted.unindexed().filter_map(|at| ids.get(at)) {
-            put_varint(&mut unindexed, u64::from(*id));
-        }
-        let listed = (!unindexed.is_empty()).then_some((UNINDEXED, unindexed.as_slice()));
-        let known = self.layout.stored.next_id;
-        value.clear();
-        encode(value, known, time.chain(listed).chain(values), &[]);
-    }
-
-    /// Cancels the index entries of the old version of a key, if that version is in a memtable: of
-    /// the key `deleted` all entries, otherwise those that the extracted record lacks.
-    fn cancel_old(&mut self, deleted: Option<&[u8]>) -> Result<()> {
-        let DatasetWrites {
-            dataset,
-            layout,
-            writes,
-            extracted,
-            before,
-            ..
-        } = self;
-        let mut written = layout.written();
-        // Strategies that read pre-images do so once per batch, in commit().
-        if layout.stored.settings.maintenance.looks_at_writes()
-            || layout.stored.settings.versions > 1
-            || !written.any(|(_, attribute)| attribute.kind.is_standalone())
-        {
-            return Ok(());
-        }
-        let new = deleted.is_none().then_some(&*extracted);
-        let key = deleted.unwrap_or_else(|| extracted.key());
-        let before = before.get_or_insert_with(|| dataset.shared.group.snapshot());
-        let Some(old) = before.get_in_memory(layout.data, key) else {
-            return Ok(());
-        };
-        if old.kind != Kind::Put {
-            return Ok(());
-        }
-        let old = crate::record::parse(&old.value)?;
-        for (at, attribute) in layout.written() {
-            let Some(index) = attribute.index() else {
-                continue;
-            };
-            let mine = old.attributes().filter(|(id, _)| *id == attribute.id);
-            attribute.tokenizer.each_lost(
-                mine.map(|(_, value)| value),
-                new.into_iter().flat_map(|new| new.values(at)),
-                |value| {
-                    let index_entry = IndexEntry {
-                        attribute,
-                        value,
-                        key,
-                        record: None,
-                    };
-                    index.cancel(writes, index_entry)
-                },
-            )?;
-        }
-        Ok(())
-    }
-
-    /// See [`crate::WriteBatch::note`].
-    pub(crate) fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        if name.is_empty() || name.len() > DatasetWrites::MAX_NOTE_NAME {
-            return Err(Error::bad_input(format!(
-                "the name of a note has {} bytes: 1 to {} are allowed",
-                name.len(),
-                DatasetWrites::MAX_NOTE_NAME
-            )));
-        }
-        let tree = self.dataset.notes_tree()?;
-        self.notes.retain(|known| known.name != name);
-        self.notes.push(Note {
-            tree,
-            name: name.to_string(),
-            value: value.map(<[u8]>::to_vec),
-        });
-        Ok(())
-    }
-
-    /// Adds the notes to the writes, under the number of the last record.
-    pub(super) fn add_notes(&mut self) -> Result<()> {
-        let batch = &mut self.writes.batch;
-        for note in &self.notes {
-            let (kind, value) = match &note.value {
-                Some(value) => (Kind::Put, value.as_slice()),
-                None => (Kind::Delete, [].as_slice()),
-            };
-            batch.also(kind, note.tree, note.name.as_bytes(), value)?;
-        }
-        Ok(())
     }
 
     /// The number of puts, inserts and deletions.
@@ -591,9 +392,9 @@ impl DatasetWrites {
     }
 
     /// The error for a key whose record is not as expected.
-    pub(super) fn unexpected(&self, found: UnexpectedRecord) -> Error {
-        let key = Key::from_encoded(self.dataset.key_type(), found.key);
-        let state = match found.seq {
+    pub(super) fn unexpected(&self, record: UnexpectedRecord) -> Error {
+        let key = Key::from_encoded(self.dataset.key_type(), record.key);
+        let state = match record.seq {
             Some(seq) => format!("it has a record, number {seq}"),
             None => "it has no record".to_string(),
         };

@@ -71,8 +71,8 @@ fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()
             return Err(Error::unknown_dataset(part.dataset.name()));
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
-        if let Some(found) = replaced.unexpected(&part.expected)? {
-            return Err(part.unexpected(found));
+        if let Some(record) = replaced.unexpected(&part.expected)? {
+            return Err(part.unexpected(record));
         }
     }
     parts.iter_mut().for_each(DatasetWrites::clear);
@@ -92,7 +92,7 @@ struct LookedUp {
 impl LookedUp {
     /// Looks up what the part depends on, and adds the cancellations of eager maintenance to it.
     fn look_up(part: &mut DatasetWrites, latest: &Snapshot) -> Result<LookedUp> {
-        let mut found = LookedUp {
+        let mut looked_up = LookedUp {
             claims: Claims::look_up(part, latest)?,
             ..LookedUp::default()
         };
@@ -103,10 +103,10 @@ impl LookedUp {
             if maintenance::strategy_of(maintenance).at_commit() == AtCommit::CancelsEntries {
                 replaced.cancel(&layout, latest, &mut part.writes)?;
             }
-            found.replaced = Some(replaced);
+            looked_up.replaced = Some(replaced);
         }
-        found.deferred = part.writes.prepare(latest)?;
-        Ok(found)
+        looked_up.deferred = part.writes.prepare(latest)?;
+        Ok(looked_up)
     }
 }
 
@@ -185,19 +185,19 @@ fn append_as_found(
     durability: Durability,
 ) -> std::result::Result<Option<Ticket>, Refused> {
     let latest = group.latest();
-    let mut found = Vec::with_capacity(parts.len());
+    let mut looked_up = Vec::with_capacity(parts.len());
     for part in &mut *parts {
         // Another definition may allow values that this one refuses.
         if part.layout.has_unique() && !part.is_of(&latest) {
             return Err(Refused::Stale);
         }
-        found.push(LookedUp::look_up(part, &latest)?);
+        looked_up.push(LookedUp::look_up(part, &latest)?);
     }
     let mut batch = join(parts)?;
     batch.made_for(seen);
     let mut conflict = None;
     let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-        let result = complete_parts(parts, &found, batch, first, snapshot);
+        let result = complete_parts(parts, &looked_up, batch, first, snapshot);
         result.map_err(|refused| match refused.conflict {
             Conflict::Failed(error) => error,
             _ => {
@@ -210,30 +210,23 @@ fn append_as_found(
     give_back(parts, batch);
     let refused = match ticket {
         Ok(ticket) => {
-            for (part, found) in parts.iter_mut().zip(&found) {
-                part.note_replaced(found.replaced.as_ref());
+            for (part, looked_up) in parts.iter_mut().zip(&looked_up) {
+                part.note_replaced(looked_up.replaced.as_ref());
             }
             return Ok(Some(ticket));
         }
         Err(refused) => refused,
     };
-    match (conflict, refused) {
-        (
-            Some(PartConflict {
-                part,
-                conflict: Conflict::Exists(key),
-            }),
-            _,
-        ) => Err(parts.own(part).exists(&key).into()),
-        (
-            Some(PartConflict {
-                part,
-                conflict: Conflict::Unexpected(found),
-            }),
-            _,
-        ) => Err(parts.own(part).unexpected(found).into()),
-        (_, esker_lsm::Error::Conflict(_)) => Ok(None),
-        (_, error) => Err(error.into()),
+    if let Some(PartConflict { part, conflict }) = conflict {
+        match conflict {
+            Conflict::Exists(key) => return Err(parts.own(part).exists(&key).into()),
+            Conflict::Unexpected(record) => return Err(parts.own(part).unexpected(record).into()),
+            Conflict::Changed | Conflict::Failed(_) => {}
+        }
+    }
+    match refused {
+        esker_lsm::Error::Conflict(_) => Ok(None),
+        error => Err(error.into()),
     }
 }
 
@@ -249,31 +242,32 @@ struct PartConflict {
 /// is the batch's first sequence number; `snapshot` has everything before it.
 fn complete_parts(
     parts: &[DatasetWrites],
-    found: &[LookedUp],
+    looked_up: &[LookedUp],
     batch: &mut Batch,
     first: Seq,
     snapshot: &Snapshot,
 ) -> std::result::Result<(), PartConflict> {
-    debug_assert_eq!(parts.len(), found.len());
+    debug_assert_eq!(parts.len(), looked_up.len());
     // Sequence numbers of the parts before this one.
     let mut offset = 0;
+    // A batch of notes alone has no numbers of its own.
     let last = first + Seq::from(batch.sequences()).max(1) - 1;
-    for (at, (part, found)) in parts.iter().zip(found).enumerate() {
+    for (at, (part, looked_up)) in parts.iter().zip(looked_up).enumerate() {
         let of_part = |conflict| PartConflict { part: at, conflict };
-        if let Some(replaced) = &found.replaced {
+        if let Some(replaced) = &looked_up.replaced {
             let (layout, touched) = (&part.layout, &part.touched);
             let expected = &part.expected;
             let completed = replaced.complete(layout, touched, expected, batch, snapshot);
             completed.map_err(of_part)?;
         }
-        if let Some(claims) = &found.claims {
+        if let Some(claims) = &looked_up.claims {
             claims
                 .complete(snapshot)
                 .map_err(|error| of_part(error.into()))?;
         }
         let seqs = first + Seq::from(offset)..=last;
         part.writes
-            .complete(&found.deferred, batch, &seqs, snapshot)
+            .complete(&looked_up.deferred, batch, &seqs, snapshot)
             .map_err(|error| of_part(error.into()))?;
         offset += part.sequences;
     }

@@ -15,7 +15,7 @@ pub(crate) struct Duplicates<'a> {
     index: UniqueIndex<'a>,
     /// A value, and keys that the index has for it.
     value: Vec<u8>,
-    found: Vec<Holder>,
+    holding: Vec<Holder>,
 }
 
 impl<'a> Duplicates<'a> {
@@ -25,7 +25,7 @@ impl<'a> Duplicates<'a> {
             holders,
             index,
             value: Vec::new(),
-            found: Vec::new(),
+            holding: Vec::new(),
         }
     }
 
@@ -38,7 +38,7 @@ impl<'a> Duplicates<'a> {
         if self.index.attribute.may_be_shared(value) {
             return Ok(None);
         }
-        let duplicate = if value != self.value || self.found.len() >= TOGETHER {
+        let duplicate = if value != self.value || self.holding.len() >= TOGETHER {
             self.compare()?
         } else {
             None
@@ -48,7 +48,7 @@ impl<'a> Duplicates<'a> {
         }
         // The only value of the search.
         let (value_at, key) = (0, key.to_vec());
-        self.found.push(Holder { value_at, key, seq });
+        self.holding.push(Holder { value_at, key, seq });
         Ok(duplicate)
     }
 
@@ -63,25 +63,25 @@ impl<'a> Duplicates<'a> {
             return Ok(None);
         }
         self.begin(value);
-        (self.holders).search(&self.index, value, 0, &mut self.found)?;
+        (self.holders).search(&self.index, value, 0, &mut self.holding)?;
         self.compare()
     }
 
     /// Begins with the entries of another value.
     fn begin(&mut self, value: &[u8]) {
-        self.found.clear();
+        self.holding.clear();
         self.value.clear();
         self.value.extend_from_slice(value);
     }
 
     /// Keeps the keys whose records are current. Returns a duplicate if there are two.
     fn compare(&mut self) -> Result<Option<Error>> {
-        if self.found.len() < 2 {
+        if self.holding.len() < 2 {
             return Ok(None);
         }
-        self.holders.retain_current(&mut self.found)?;
-        self.found.dedup_by(|b, a| a.key == b.key);
-        let [holder, later, ..] = self.found.as_slice() else {
+        self.holders.retain_current(&mut self.holding)?;
+        self.holding.dedup_by(|b, a| a.key == b.key);
+        let [holder, later, ..] = self.holding.as_slice() else {
             return Ok(None);
         };
         let (attribute, value) = (self.index.attribute, &self.value);

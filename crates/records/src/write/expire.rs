@@ -34,7 +34,9 @@ impl Handle {
     /// Deletes expired records while `may_continue` returns true; returns their number. A record
     /// that another writer replaces concurrently is skipped: a later call removes its expiry entry.
     pub(crate) fn expire(&self, may_continue: &dyn Fn() -> bool) -> Result<u64> {
-        let (mut expired, mut changes) = (0, 0);
+        let mut expired = 0;
+        // Changes of the definition in a row.
+        let mut changes = 0;
         let mut overtaken = HashSet::new();
         while may_continue() && overtaken.len() <= MAX_OVERTAKEN {
             match self.expire_some(&overtaken) {
@@ -78,31 +80,32 @@ impl Handle {
         }
         // By key. A key may also have expiry entries of replaced records.
         due.sort_by(|a, b| a.key.cmp(&b.key));
-        let mut keys: Vec<&[u8]> = due.iter().map(|due| due.key.as_slice()).collect();
+        let mut keys: Vec<&[u8]> = due.iter().map(|entry| entry.key.as_slice()).collect();
         keys.dedup();
+        // The write of the record of each key.
         let mut current = vec![None; keys.len()];
         let cost = Cost::default();
         now.snapshot
-            .visit_batch(now.layout.data, &keys, &cost, &mut |at, found| {
-                *current.own_mut(at) = Some(found.seq);
+            .visit_batch(now.layout.data, &keys, &cost, &mut |place, record| {
+                *current.own_mut(place) = Some(record.seq);
             })?;
         self.shared.group.count(&cost);
         let mut batch = DatasetWrites::new(self.clone());
         batch.is_sweep = true;
         let mut replaced = Vec::new();
         let mut records = 0;
-        for due in &due {
-            let at = keys.binary_search(&due.key.as_slice());
-            let seq = *current.own(at.map_err(|_| Misplaced::here())?);
-            if seq == Some(due.seq) {
-                batch.delete_expired(tree, due)?;
+        for entry in &due {
+            let place = keys.binary_search(&entry.key.as_slice());
+            let seq = *current.own(place.map_err(|_| Misplaced::here())?);
+            if seq == Some(entry.seq) {
+                batch.delete_expired(tree, entry)?;
                 records += 1;
             } else {
-                replaced.push((due, seq));
+                replaced.push((entry, seq));
             }
         }
-        for (due, seq) in replaced {
-            batch.forget_expiry(tree, due, seq)?;
+        for (entry, current_seq) in replaced {
+            batch.forget_expiry(tree, entry, current_seq)?;
         }
         commit(std::slice::from_mut(&mut batch), self.shared.durability)?;
         Ok(Some(records))

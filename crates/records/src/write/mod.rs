@@ -1,9 +1,13 @@
-//! The write path. `batch.rs`: records become one batch of the engine. `pre_images.rs`: lookup of
-//! replaced records, for inserts, expectations and some maintenance strategies. `commit.rs`: the
-//! append. `reencode.rs`: the batch for a newer layout. `update.rs`: atomic updates of a record.
-//! `expire.rs`: deletion of expired records. `notes.rs`: notes of programs, in the same commit.
-//! `unique.rs`, `duplicates.rs`: values that no two records may share. `auto_key.rs`: generated
-//! keys.
+//! The write path:
+//!
+//! - `batch.rs`, `encode.rs`: records become one batch of the engine.
+//! - `pre_images.rs`: lookup of replaced records, for inserts, expectations and some maintenance
+//!   strategies.
+//! - `commit.rs`: the append. `reencode.rs`: the batch for a newer layout.
+//! - `update.rs`: atomic updates of a record. `expire.rs`: deletion of expired records.
+//! - `notes.rs`: notes of programs, in the same commit.
+//! - `unique.rs`, `duplicates.rs`: values that no two records may share.
+//! - `auto_key.rs`: generated keys.
 
 mod auto_key;
 mod batch;
@@ -11,6 +15,7 @@ mod batch;
 mod batch_tests;
 mod commit;
 mod duplicates;
+mod encode;
 mod expire;
 mod notes;
 mod pre_images;

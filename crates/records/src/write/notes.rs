@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use esker_lsm::coding::Misplaced;
-use esker_lsm::{Cursor, TreeChange, TreeId};
+use esker_lsm::{Cursor, Kind, TreeChange, TreeId};
 
+use super::batch::{DatasetWrites, Note};
 use crate::catalog::{Role, TreeConfig, notes_tree};
 use crate::error::{Error, Result};
 use crate::store::Handle;
@@ -28,7 +29,7 @@ impl Handle {
             return Ok(tree);
         }
         let config = TreeConfig::new(Role::Notes, &layout.stored.settings);
-        let made = self.shared.group.change_trees(&mut |_| {
+        let created = self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 created: vec![(notes_tree(&self.name()), config.to_bytes())],
                 // With the definition, so that its layout is computed again.
@@ -36,7 +37,7 @@ impl Handle {
                 ..TreeChange::default()
             })
         })?;
-        Ok(*made.first().ok_or_else(Misplaced::here)?)
+        Ok(*created.first().ok_or_else(|| Misplaced::here())?)
     }
 
     /// All notes, by name.
@@ -55,5 +56,42 @@ impl Handle {
             cursor.next()?;
         }
         Ok(notes)
+    }
+}
+
+impl DatasetWrites {
+    /// The longest name of a note, in bytes.
+    pub(crate) const MAX_NOTE_NAME: usize = 1024;
+
+    /// See [`crate::WriteBatch::note`].
+    pub(crate) fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
+        if name.is_empty() || name.len() > DatasetWrites::MAX_NOTE_NAME {
+            return Err(Error::bad_input(format!(
+                "the name of a note has {} bytes: 1 to {} are allowed",
+                name.len(),
+                DatasetWrites::MAX_NOTE_NAME
+            )));
+        }
+        let tree = self.dataset.notes_tree()?;
+        self.notes.retain(|known| known.name != name);
+        self.notes.push(Note {
+            tree,
+            name: name.to_string(),
+            value: value.map(<[u8]>::to_vec),
+        });
+        Ok(())
+    }
+
+    /// Adds the notes to the writes, under the number of the last record.
+    pub(super) fn add_notes(&mut self) -> Result<()> {
+        let batch = &mut self.writes.batch;
+        for note in &self.notes {
+            let (kind, value) = match &note.value {
+                Some(value) => (Kind::Put, value.as_slice()),
+                None => (Kind::Delete, [].as_slice()),
+            };
+            batch.also(kind, note.tree, note.name.as_bytes(), value)?;
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use esker_lsm::coding::{Misplaced, Own};
-use esker_lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
+use esker_lsm::{Batch, Cost, Found, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
 use esker_model::record::RecordRef;
 
 use crate::bodies::{self, Bodies};
@@ -134,7 +134,7 @@ impl Replaced {
         // older records.
         let tree = probed_tree(layout);
         let cost = Cost::default();
-        let mut note_found = |at: usize, entry: esker_lsm::Found| {
+        let mut note_record = |at: usize, entry: Found| {
             let state = states.own_mut(at);
             state.record.seq = Some(entry.seq);
             state.stored = Some(entry.value).filter(|_| keeps_old && state.is_written);
@@ -142,10 +142,10 @@ impl Replaced {
         match keys.as_slice() {
             [key] => {
                 if let Some(entry) = snapshot.get(tree, key, &cost)? {
-                    note_found(0, entry);
+                    note_record(0, entry);
                 }
             }
-            _ => snapshot.visit_batch(tree, &keys, &cost, &mut note_found)?,
+            _ => snapshot.visit_batch(tree, &keys, &cost, &mut note_record)?,
         }
         if keeps_old {
             add_bodies(layout, snapshot, &mut states)?;
@@ -166,8 +166,8 @@ impl Replaced {
     /// A key that was not looked up: a defect.
     pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Result<Option<UnexpectedRecord>> {
         for expected in expected {
-            let found = self.keys.item(self.place_of(&expected.key)?)?;
-            let seq = found.record.counted(expected.as_stored);
+            let state = self.keys.item(self.place_of(&expected.key)?)?;
+            let seq = state.record.counted(expected.as_stored);
             if seq != expected.seq {
                 let key = expected.key.clone();
                 return Ok(Some(UnexpectedRecord { key, seq }));
@@ -178,18 +178,18 @@ impl Replaced {
 
     /// The place of a key that was looked up.
     fn place_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
-        let place = self.keys.binary_search_by(|found| found.key[..].cmp(key));
+        let place = self.keys.binary_search_by(|state| state.key[..].cmp(key));
         place.map_err(|_| Misplaced::here())
     }
 
     /// The keys that the batch writes.
     fn written(&self) -> impl Iterator<Item = &KeyState> {
-        self.keys.iter().filter(|found| found.is_written)
+        self.keys.iter().filter(|state| state.is_written)
     }
 
     /// Counts the written keys that were looked up.
     pub(crate) fn counts(&self) -> Replacements {
-        let existing = self.written().filter(|found| found.record.seq.is_some());
+        let existing = self.written().filter(|state| state.record.seq.is_some());
         Replacements {
             looked_up: self.written().count() as u64,
             replaced: existing.count() as u64,
@@ -206,25 +206,20 @@ impl Replaced {
         snapshot: &Snapshot,
         writes: &mut Writes,
     ) -> Result<()> {
-        let mut new: HashMap<Vec<u8>, AttributeValues> = HashMap::new();
-        writes.batch.each(&mut |tree, kind, key, value| {
-            if tree == layout.data
-                && kind == Kind::Put
-                && let Some(record) = RecordRef::parse(value)
-            {
-                new.insert(key.to_vec(), entries_of(layout, &record));
-            }
-        });
-        let known: Vec<(&[u8], Seq)> = self
+        let new = new_values(layout, &writes.batch)?;
+        let known: Vec<KnownWrite<'_>> = self
             .written()
-            .filter_map(|found| Some((found.key.as_slice(), found.record.seq?)))
+            .filter_map(|state| {
+                let key = state.key.as_slice();
+                state.record.seq.map(|seq| KnownWrite { key, seq })
+            })
             .collect();
-        let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
+        let keys: Vec<&[u8]> = known.iter().map(|write| write.key).collect();
         let mut cancel = |at: usize, old: &[u8]| {
-            let (key, seq) = *known.own(at);
+            let write = known.own(at);
             // A deleted record has no new values.
-            let stays = new.get(key).map_or(&[][..], Vec::as_slice);
-            cancel_record(layout, writes, key, seq, old, stays)
+            let stays = new.get(write.key).map_or(&[][..], Vec::as_slice);
+            cancel_record(layout, writes, write, old, stays)
         };
         // Attributes declared later are in the JSON only.
         let late = layout.has_late_attributes();
@@ -233,13 +228,14 @@ impl Replaced {
         } else {
             Bodies::not_needed(snapshot)
         };
-        let (mut result, cost) = (Ok(()), Cost::default());
+        let cost = Cost::default();
+        let mut result = Ok(());
         snapshot.visit_batch(layout.data, &keys, &cost, &mut |at, old| {
             if result.is_err() {
                 return;
             }
             result = if bodies.lacks(&old.value) {
-                bodies.add(at, known.own(at).0, old.seq, &old.value)
+                bodies.add(at, known.own(at).key, old.seq, &old.value)
             } else {
                 cancel(at, &old.value)
             };
@@ -258,28 +254,20 @@ impl Replaced {
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
-        for found in self.written() {
+        for state in self.written() {
             let mut log = |seq: Seq, stored: &[u8]| {
-                batch.also_parts(old, &found.key, &[&seq.to_le_bytes(), stored])
+                batch.also_parts(old, &state.key, &[&seq.to_le_bytes(), stored])
             };
-            match snapshot.get_in_memory(layout.data, &found.key) {
-                Some(entry) if entry.seq > self.seq => {
-                    if entry.kind == Kind::Put {
-                        let stored = bodies::with_body_in_memory(
-                            layout,
-                            snapshot,
-                            &found.key,
-                            entry.seq,
-                            entry.value,
-                        );
-                        let gone = || {
-                            esker_lsm::Error::Invalid("a record is not at its location".to_string())
-                        };
-                        log(entry.seq, &stored.ok_or_else(gone)?)?;
+            match snapshot.get_in_memory(layout.data, &state.key) {
+                Some(Found { seq, kind, value }) if seq > self.seq => {
+                    if kind == Kind::Put {
+                        let stored =
+                            bodies::with_body_in_memory(layout, snapshot, &state.key, seq, value)?;
+                        log(seq, &stored)?;
                     }
                 }
                 _ => {
-                    if let (Some(seq), Some(stored)) = (found.record.seq, &found.stored) {
+                    if let (Some(seq), Some(stored)) = (state.record.seq, &state.stored) {
                         log(seq, stored)?;
                     }
                 }
@@ -311,8 +299,9 @@ impl Replaced {
         let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(());
         };
-        for (record, found) in current.iter().zip(&self.keys) {
-            if let Some(seq) = record.seq.filter(|_| found.is_written) {
+        debug_assert_eq!(current.len(), self.keys.len());
+        for (record, state) in current.iter().zip(&self.keys) {
+            if let Some(seq) = record.seq.filter(|_| state.is_written) {
                 batch.also(Kind::Put, bitmap, &esker_lsm::entry::seq_key(seq), &[])?;
             }
         }
@@ -332,24 +321,24 @@ impl Replaced {
         }
         let tree = probed_tree(layout);
         let mut current = Vec::with_capacity(self.keys.len());
-        for found in &self.keys {
-            current.push(match snapshot.get_in_memory(tree, &found.key) {
+        for state in &self.keys {
+            current.push(match snapshot.get_in_memory(tree, &state.key) {
                 Some(entry) if entry.seq > self.seq => {
                     // A bit needs only the number of the last write; cancelled entries need its
                     // values.
-                    if found.is_written && at_commit == AtCommit::CancelsEntries {
+                    if state.is_written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
                     // A key and its record are in the same memtable.
                     let expires = (layout.expiry)
-                        .and_then(|_| snapshot.get_in_memory(layout.data, &found.key))
+                        .and_then(|_| snapshot.get_in_memory(layout.data, &state.key))
                         .and_then(|record| RecordRef::expiry_of(&record.value));
                     RecordState {
                         seq: Some(entry.seq).filter(|_| entry.kind == Kind::Put),
                         is_expired: expires.is_some_and(|expires| expires <= self.time),
                     }
                 }
-                _ => found.record,
+                _ => state.record,
             });
         }
         Ok(current)
@@ -454,34 +443,68 @@ fn look_up_expired(layout: &Layout, snapshot: &Snapshot, states: &mut [KeyState]
     Ok(())
 }
 
-/// Attribute ids and values of a record.
-type AttributeValues = Vec<(u32, Vec<u8>)>;
+/// A value of an attribute in a record.
+struct AttributeValue {
+    /// The number of the attribute.
+    id: u32,
+    value: Vec<u8>,
+}
 
-/// The index entries of a record, including those of attributes declared after it was stored.
-fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeValues {
-    let mut index_entries = AttributeValues::new();
+/// A write of a record that the batch replaces.
+struct KnownWrite<'a> {
+    key: &'a [u8],
+    seq: Seq,
+}
+
+/// The indexed values of the records that a batch puts, by key.
+///
+/// # Errors
+/// [`Misplaced`] if a put of the batch is not a record.
+fn new_values(
+    layout: &Layout,
+    batch: &Batch,
+) -> std::result::Result<HashMap<Vec<u8>, Vec<AttributeValue>>, Misplaced> {
+    let mut new = HashMap::new();
+    let mut defect = None;
+    batch.each(&mut |tree, kind, key, value| {
+        if tree != layout.data || kind != Kind::Put {
+            return;
+        }
+        match RecordRef::parse(value) {
+            Some(record) => {
+                new.insert(key.to_vec(), values_of(layout, &record));
+            }
+            None => defect = Some(Misplaced::here()),
+        }
+    });
+    defect.map_or(Ok(new), Err)
+}
+
+/// The indexed values of a record, including those of attributes declared after it was stored.
+fn values_of(layout: &Layout, record: &RecordRef<'_>) -> Vec<AttributeValue> {
+    let mut values = Vec::new();
     for (_, attribute) in layout.written() {
         attribute.any_value(record, |value| {
-            index_entries.push((attribute.id, value.to_vec()));
+            values.push(AttributeValue {
+                id: attribute.id,
+                value: value.to_vec(),
+            });
             false
         });
     }
-    index_entries
+    values
 }
 
-/// Cancels the index entries of an old record, the write `seq`, except those that the new record
-/// has.
+/// Cancels the index entries of an old record, except those that the new record has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
-    key: &[u8],
-    seq: Seq,
+    write: &KnownWrite<'_>,
     old: &[u8],
-    new: &[(u32, Vec<u8>)],
+    new: &[AttributeValue],
 ) -> Result<()> {
-    let Some(old) = RecordRef::parse(old) else {
-        return Err(Error::damaged("a stored record is malformed"));
-    };
+    let KnownWrite { key, seq } = *write;
+    let old = crate::record::parse(old)?;
     let bitmap = layout
         .superseded
         .ok_or_else(|| Error::damaged("eager maintenance: the dataset has no obsolete set"))?;
@@ -506,10 +529,10 @@ fn cancel_record(
             had.push(value.to_vec());
             false
         });
-        let has = new.iter().filter(|(id, _)| *id == attribute.id);
+        let has = new.iter().filter(|new| new.id == attribute.id);
         attribute.tokenizer.each_lost(
             had.iter().map(Vec::as_slice),
-            has.map(|(_, value)| value.as_slice()),
+            has.map(|new| new.value.as_slice()),
             |value| {
                 let index_entry = IndexEntry {
                     attribute,

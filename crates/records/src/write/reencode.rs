@@ -91,9 +91,10 @@ impl DatasetWrites {
         }
         let mut order: Vec<&Touched> = self.touched.iter().collect();
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
-        let (mut replaced, mut inserted) = (HashSet::new(), HashSet::new());
+        let mut replaced = HashSet::new();
+        let mut inserted = HashSet::new();
         for of_key in order.chunk_by(|a, b| a.key == b.key) {
-            let (last, earlier) = of_key.split_last().ok_or_else(Misplaced::here)?;
+            let (last, earlier) = of_key.split_last().ok_or_else(|| Misplaced::here())?;
             replaced.extend(earlier.iter().map(|touched| touched.ordinal));
             match of_key.iter().filter(|touched| touched.must_be_new).count() {
                 0 => {}

@@ -40,8 +40,9 @@ pub(crate) struct Holders<'a> {
     pub(crate) dataset: &'a str,
     layout: &'a Layout,
     snapshot: &'a Snapshot,
-    /// Records that expire up to this time hold no values.
-    time: Time,
+    /// Records that expire up to this time hold no values. `None` if no record of the dataset
+    /// expires.
+    time: Option<Time>,
 }
 
 /// A key that an index has for a value.
@@ -60,25 +61,21 @@ impl<'a> Holders<'a> {
         snapshot: &'a Snapshot,
         group: &Group,
     ) -> Holders<'a> {
-        // Without expiry no record has a time to compare with.
-        let time = if layout.expiry.is_some() {
-            group.believed_time()
-        } else {
-            0
-        };
         Holders {
             dataset,
             layout,
             snapshot,
-            time,
+            time: layout.expiry.map(|_| group.believed_time()),
         }
     }
 
     /// True if a stored record has expired and cannot become current again.
     fn has_expired_for_good(&self, stored: &[u8]) -> bool {
-        let has_passed = |expires: Time| expires <= self.time;
+        let Some(time) = self.time else {
+            return false;
+        };
         // Before the first record that expires, a snapshot has no time.
-        RecordRef::expiry_of(stored).is_some_and(has_passed)
+        RecordRef::expiry_of(stored).is_some_and(|expires| expires <= time)
             && (self.snapshot.time() == 0 || has_expired(self.snapshot, stored))
     }
 
@@ -92,19 +89,18 @@ impl<'a> Holders<'a> {
         index: &UniqueIndex<'_>,
         value: &[u8],
         value_at: usize,
-        found: &mut Vec<Holder>,
+        holding: &mut Vec<Holder>,
     ) -> Result<()> {
         let (attribute, cost) = (index.attribute, Cost::default());
-        let obsolete = self.layout.superseded;
-        let obsolete = obsolete.and_then(|tree| self.snapshot.superseded(tree));
+        let obsolete = (self.layout.superseded).and_then(|tree| self.snapshot.superseded(tree));
         let mut best = BestCandidates::new(Window::all()).without(obsolete.map(Arc::new));
         let looks = Looks::default();
         let lookup = maintenance::lookup(self.layout, self.snapshot, &cost, &cost, looks);
-        let kind = attribute.index().ok_or_else(Misplaced::here)?;
+        let kind = attribute.index().ok_or_else(|| Misplaced::here())?;
         let range = Range::exactly(value.to_vec());
         kind.candidates(&lookup, attribute, &range, &mut best)?;
         let (candidates, _) = best.finish();
-        found.extend(candidates.into_iter().map(|candidate| Holder {
+        holding.extend(candidates.into_iter().map(|candidate| Holder {
             value_at,
             key: candidate.key,
             seq: candidate.seq,
@@ -114,7 +110,7 @@ impl<'a> Holders<'a> {
         };
         let mut add = |_: &[u8], key: &[u8], seq: Seq| -> Result<()> {
             let key = key.to_vec();
-            found.push(Holder { value_at, key, seq });
+            holding.push(Holder { value_at, key, seq });
             Ok(())
         };
         each_staged(self.snapshot, staged, attribute, Some(value), 0, &mut add)
@@ -125,18 +121,21 @@ impl<'a> Holders<'a> {
     ///
     /// # Errors
     /// Any read error.
-    pub(crate) fn retain_current(&self, found: &mut Vec<Holder>) -> Result<()> {
-        found.sort_by(|a, b| (&a.key, a.value_at, a.seq).cmp(&(&b.key, b.value_at, b.seq)));
-        let keys: Vec<&[u8]> = found.iter().map(|holder| holder.key.as_slice()).collect();
-        let mut current = vec![false; keys.len()];
-        let mut note = |at: usize, record: esker_lsm::Found| {
-            *current.own_mut(at) =
-                record.seq == found.own(at).seq && !self.has_expired_for_good(&record.value);
+    pub(crate) fn retain_current(&self, holding: &mut Vec<Holder>) -> Result<()> {
+        holding.sort_by(|a, b| (&a.key, a.value_at, a.seq).cmp(&(&b.key, b.value_at, b.seq)));
+        let keys: Vec<&[u8]> = holding.iter().map(|holder| holder.key.as_slice()).collect();
+        let mut is_current = vec![false; keys.len()];
+        let mut note = |place: usize, record: esker_lsm::Found| {
+            *is_current.own_mut(place) =
+                record.seq == holding.own(place).seq && !self.has_expired_for_good(&record.value);
         };
         let cost = Cost::default();
         (self.snapshot).visit_batch(self.layout.data, &keys, &cost, &mut note)?;
-        let mut places = 0..current.len();
-        found.retain(|_| places.next().is_some_and(|at| *current.own(at)));
+        let mut place = 0;
+        holding.retain(|_| {
+            place += 1;
+            *is_current.own(place - 1)
+        });
         Ok(())
     }
 
@@ -211,7 +210,7 @@ struct SearchedTree {
 impl SearchedTree {
     /// `claims` are values of one index, ascending.
     fn of(attribute: &Attribute, claims: &[Claim]) -> Result<SearchedTree> {
-        let index = attribute.index().ok_or_else(Misplaced::here)?;
+        let index = attribute.index().ok_or_else(|| Misplaced::here())?;
         let heads = claims.iter().map(|claim| {
             let mut head = Vec::new();
             index.head(&claim.value, &mut head);
@@ -243,7 +242,7 @@ impl Claims {
         let indexes = part.layout.unique_indexes();
         let name = part.dataset.name();
         let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.shared.group);
-        let written = StateAfterBatch::of(part, &indexes, &holders);
+        let written = StateAfterBatch::of(part, &indexes, &holders)?;
         let claims = written.claims;
         for pair in claims.windows(2) {
             if let [earlier, later] = pair
@@ -254,14 +253,14 @@ impl Claims {
                 return Err(holders.refusal(attribute, value, key, holder));
             }
         }
-        let mut found = Vec::new();
+        let mut holding = Vec::new();
         for (at, claim) in claims.iter().enumerate() {
-            holders.search(indexes.own(claim.index), &claim.value, at, &mut found)?;
+            holders.search(indexes.own(claim.index), &claim.value, at, &mut holding)?;
         }
         // The batch decides what its own records have.
-        found.retain(|holder| !written.last.contains_key(&holder.key));
-        holders.retain_current(&mut found)?;
-        let first = found
+        holding.retain(|holder| !written.last.contains_key(&holder.key));
+        holders.retain_current(&mut holding)?;
+        let first = holding
             .iter()
             .min_by_key(|holder| (claims.own(holder.value_at).ordinal, holder.value_at));
         if let Some(holder) = first {
@@ -271,7 +270,7 @@ impl Claims {
         }
         let mut trees = Vec::new();
         for of_index in claims.chunk_by(|a, b| a.index == b.index) {
-            let first = of_index.first().ok_or_else(Misplaced::here)?;
+            let first = of_index.first().ok_or_else(|| Misplaced::here())?;
             let attribute = indexes.own(first.index).attribute;
             trees.push(SearchedTree::of(attribute, of_index)?);
         }
@@ -327,24 +326,30 @@ struct StateAfterBatch {
 
 impl StateAfterBatch {
     /// The state after the writes of `part`, with the claims on `indexes`.
+    ///
+    /// # Errors
+    /// [`Misplaced`] if a put of the batch is not a record.
     fn of(
         part: &DatasetWrites,
         indexes: &[UniqueIndex<'_>],
         holders: &Holders<'_>,
-    ) -> StateAfterBatch {
+    ) -> std::result::Result<StateAfterBatch, Misplaced> {
         let mut last: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut claims: Vec<Claim> = Vec::new();
-        let mut ordinal = 0;
+        let mut next_ordinal = 0;
+        let mut defect = None;
         part.writes.batch.each(&mut |tree, kind, key, stored| {
             if tree != part.layout.data {
                 return;
             }
+            let ordinal = next_ordinal;
+            next_ordinal += 1;
             last.insert(key.to_vec(), ordinal);
-            let record = RecordRef::parse(stored);
-            let record =
-                record.filter(|_| kind == Kind::Put && !holders.has_expired_for_good(stored));
-            let Some(record) = record else {
-                ordinal += 1;
+            if kind != Kind::Put || holders.has_expired_for_good(stored) {
+                return;
+            }
+            let Some(record) = RecordRef::parse(stored) else {
+                defect = Some(Misplaced::here());
                 return;
             };
             for (index, unique) in indexes.iter().enumerate() {
@@ -357,12 +362,14 @@ impl StateAfterBatch {
                     });
                 });
             }
-            ordinal += 1;
         });
+        if let Some(defect) = defect {
+            return Err(defect);
+        }
         // A later write of the same key replaces the record.
         claims.retain(|claim| last.get(&claim.key) == Some(&claim.ordinal));
         claims.sort_by(|a, b| (a.index, &a.value, a.ordinal).cmp(&(b.index, &b.value, b.ordinal)));
         claims.dedup_by(|b, a| (a.index, &a.value, a.ordinal) == (b.index, &b.value, b.ordinal));
-        StateAfterBatch { last, claims }
+        Ok(StateAfterBatch { last, claims })
     }
 }

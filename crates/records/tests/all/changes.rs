@@ -360,6 +360,19 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
     }
 }
 
+/// A consumer of the whole store that is in use is released later.
+#[test]
+fn a_consumer_of_the_whole_store_that_is_in_use_is_busy() {
+    let memory = common::unpack(include_bytes!("../fixtures/consumer-of-the-store.store"));
+    let db = open(&memory, 0);
+    let one = db.dataset::<esker::Key>("one").unwrap();
+    let held = db.group().consume_log("old").unwrap();
+    let busy = one.release_changes("old").unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    drop(held);
+    assert!(one.release_changes("old").unwrap());
+}
+
 /// A consumer in another process: the writer keeps the changes that it has not acknowledged. Only
 /// one process at a time can use it, and it ends with its dataset.
 #[test]
