@@ -160,6 +160,17 @@ impl Error {
         }
     }
 
+    /// True where bytes are damaged, or the disk cannot read them back: others have them.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Error::Corruption { .. } => true,
+            Error::Io { source, .. } => {
+                source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+            }
+            _ => false,
+        }
+    }
+
     /// Damage found in `path` at `offset`.
     pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Error {
         Error::Corruption {

@@ -23,7 +23,12 @@ const UNFINISHED: &str = ".new";
 pub(super) const SEGMENT_HEADER: u32 = 64;
 const COVERED: usize = SEGMENT_HEADER as usize - 8;
 const MAGIC: [u8; 8] = *b"EskerSeg";
-const VERSION: u32 = 2;
+/// Since version 3 the log says where it ends before entries replace others ([`Kind::End`]).
+///
+/// [`Kind::End`]: super::record::Kind::End
+const VERSION: u32 = 3;
+/// The oldest version that is read.
+const OLDEST: u32 = 2;
 
 /// What a segment begins with. The file with the disk's identity is one too, of number 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +72,7 @@ impl SegmentHeader {
             return Ok(None);
         }
         match from.u32() {
-            Some(VERSION) => Ok((|| {
+            Some(OLDEST..=VERSION) => Ok((|| {
                 let number = from.u32()?;
                 Some(SegmentHeader {
                     number,

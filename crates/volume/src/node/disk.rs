@@ -198,5 +198,12 @@ impl Core {
         self.step(id, &mut Bodies::new(), |core, now, out| {
             core.lost(now, slot, out)
         });
+        // At the next start these bytes may be readable: the disk says what does not count, before
+        // it gets a part of what is restored.
+        if let Some(group) = self.groups.get(&id) {
+            let (last, ballot) = group.log.last_entry();
+            let head = super::heads::head(group, last);
+            self.append(Kind::Base, id, last.0, ballot, &[&head]);
+        }
     }
 }

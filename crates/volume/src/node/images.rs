@@ -214,12 +214,8 @@ fn read_block(
     let (layer, block, extent) = *of;
     match reader.read_block(extent.place, extent.checksum, data) {
         Ok(()) => Ok(()),
-        Err(crate::error::Error::Corruption { .. })
-            if is_elsewhere(map, reader, image, of, data)? =>
-        {
-            Ok(())
-        }
-        Err(crate::error::Error::Corruption { .. }) => Err(ReadFailure::Rot {
+        Err(error) if error.is_damage() && is_elsewhere(map, reader, image, of, data)? => Ok(()),
+        Err(error) if error.is_damage() => Err(ReadFailure::Rot {
             layer,
             block,
             checksum: extent.checksum,

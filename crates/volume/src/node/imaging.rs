@@ -503,7 +503,8 @@ impl Core {
             return;
         };
         // What was accepted behind it counts at the leader: it stays.
-        if group.log.ballot_at(slot) == Some(ballot) {
+        let is_kept = group.log.ballot_at(slot) == Some(ballot);
+        if is_kept {
             group.log.cut(slot);
             group.durable = group.durable.max(slot);
         } else {
@@ -530,6 +531,9 @@ impl Core {
         if let Some(group) = self.groups.get_mut(&id) {
             // A leader may answer from now on, where its own entries are applied.
             group.leads = group.consensus.is_leader() && group.applied >= group.ready_at;
+        }
+        // A log that is kept is read from where it begins on disk: none of it is void.
+        if let Some(group) = self.groups.get(&id).filter(|_| !is_kept) {
             let head = super::heads::head(group, slot);
             self.append(Kind::Base, id, slot.0, ballot, &[&head]);
         }

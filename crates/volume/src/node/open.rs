@@ -33,6 +33,11 @@ struct Recovered {
     /// The last slot that was placed, whether or not it is still readable.
     last_placed: Slot,
     damaged_from: Option<Slot>,
+    /// The log ended before entries that were lost: what was accepted up to this slot is there
+    /// again once the log is that long.
+    lost_through: Option<Slot>,
+    /// What changed the members may have been lost; the state has it.
+    lacks_members: bool,
     /// What had been lost before the last segment was begun.
     damage: Option<Damage>,
 }
@@ -47,6 +52,8 @@ impl Recovered {
             metas: BTreeMap::new(),
             last_placed: base.0,
             damaged_from: None,
+            lost_through: None,
+            lacks_members: false,
             damage: None,
         }
     }
@@ -59,17 +66,25 @@ impl Recovered {
         }
     }
 
-    /// The log ends at this entry; what was behind it is void.
+    /// The log ends at this entry; what was behind it is void, and replaced by what follows.
     fn end_at(&mut self, (slot, ballot): (Slot, Ballot), members: Arc<Members>) {
+        if self.damaged_from.take_if(|from| *from > slot).is_some() {
+            self.lost_through = self.lost_through.max(Some(self.last_placed));
+        }
         if self.log.ballot_at(slot) == Some(ballot) {
             self.log.end_at(slot);
             drop(self.metas.split_off(&slot.next()));
         } else {
             // Reading began behind it.
-            self.log = Log::new((slot, ballot));
-            self.metas.clear();
+            self.begin_behind((slot, ballot));
             self.members = members;
+            self.lacks_members = false;
         }
+    }
+
+    fn begin_behind(&mut self, base: (Slot, Ballot)) {
+        self.log = Log::new(base);
+        self.metas.clear();
     }
 }
 
@@ -298,6 +313,11 @@ impl Reading {
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
         let is_other = group.log.ballot_at(slot) != Some(header.ballot);
+        let was_lost = group.damaged_from.is_some_and(|from| from <= slot);
+        if was_lost && !is_other && head.damage.is_none() {
+            // The log was whole up to here: what had been lost was restored.
+            group.damaged_from = None;
+        }
         if !known || is_other {
             // An image was installed, also in place of entries that were never chosen, or this is
             // where reading begins.
@@ -364,6 +384,10 @@ impl Reading {
                 if slot > have {
                     let from = group.damaged_from.get_or_insert(slot);
                     *from = slot.min(*from);
+                } else if slot > group.log.last() {
+                    // The state has it: the log goes on behind it.
+                    group.begin_behind((slot, header.ballot));
+                    group.lacks_members = true;
                 }
             }
             // A copy: its block is healed when it is read. A segment without records: nothing.
@@ -410,22 +434,30 @@ impl Building<'_> {
         } else {
             (applied, applied_ballot)
         };
-        let ends_before = found.log.last() < applied;
-        // An image joins no log, and everything up to it was chosen.
-        let is_joined = ends_before && self.is_image;
-        if all_damaged || ends_before && !is_joined {
+        if let Some(lost) = found.lost_through.filter(|lost| *lost > found.log.last()) {
+            damage = damage.max(Some(Damage::Through(lost)));
+        }
+        // The log ends before the state, or has another entry where that ends.
+        let is_elsewhere = found.log.last() < applied
+            || (found.log.ballot_at(applied)).is_some_and(|ballot| ballot != applied_ballot);
+        // An image joins no log, and everything up to it was chosen: what another log has behind
+        // it was not.
+        let is_joined = is_elsewhere && self.is_image;
+        if all_damaged || is_elsewhere && !is_joined {
             // The log may have ended anywhere.
             damage = Some(Damage::Unknown);
         }
-        if found.log.base().0 > applied || ends_before {
+        if found.log.base().0 > applied || is_elsewhere {
             // The log begins behind the state, or ends before it: what joins them was damaged.
             if !is_joined {
                 damage = damage.max(Some(Damage::Through(found.last_placed)));
             }
-            found.log = Log::new((applied, applied_ballot));
-            found.metas.clear();
+            found.begin_behind((applied, applied_ballot));
             // Those that were found may have been changed by what is gone.
-            found.members = self.members.clone().unwrap_or(found.members);
+            found.lacks_members = true;
+        }
+        if found.lacks_members {
+            found.members = self.members.as_ref().unwrap_or(&self.initial).clone();
         }
         if found.members.is_empty() {
             // The records of how the cluster was formed, and of the log's beginning, were damaged.

@@ -69,7 +69,8 @@ fn built_of(reading: &mut Reading, applied: u64, is_changed: bool, is_image: boo
         now: 0,
     };
     let found = reading.groups.remove(&GROUP).unwrap();
-    built.recovered(found, (Slot(applied), Ballot(1)), false, false)
+    let ballot = found.log.ballot_at(Slot(applied)).unwrap_or(Ballot(1));
+    built.recovered(found, (Slot(applied), ballot), false, false)
 }
 
 #[test]
@@ -189,6 +190,97 @@ fn entries_that_replace_some_of_a_segment_before_replace_those_behind_them() {
         let known = if as_of.is_empty() { members(1) } else { as_of };
         assert_eq!(*group.consensus.members(), known);
     }
+}
+
+/// A record of an entry whose payload has rotted.
+fn rotten(reading: &mut Reading, slot: u64) {
+    reading.loss(&Loss::Record(header(Kind::Entry, slot, 1)));
+}
+
+#[test]
+fn what_was_restored_behind_the_end_of_a_log_is_whole() {
+    // The log is as long as it was again; a part of it is missing; its next segment says that it
+    // is whole.
+    for (restored, is_damaged) in [(7, false), (6, true), (9, false)] {
+        for has_head in [false, true] {
+            let mut reading = read();
+            base(&mut reading, 0, 0);
+            (1..=4).for_each(|slot| entry(&mut reading, slot));
+            rotten(&mut reading, 5);
+            (6..=7).for_each(|slot| entry(&mut reading, slot));
+            end(&mut reading, 4, 1);
+            (5..=restored).for_each(|slot| entry(&mut reading, slot));
+            if has_head {
+                base(&mut reading, restored, 1);
+            }
+            let group = built(&mut reading, 4, false);
+            assert_eq!(group.consensus.is_damaged(), is_damaged, "{restored}");
+            assert_eq!(group.log.last(), Slot(restored));
+        }
+    }
+}
+
+#[test]
+fn what_was_restored_in_a_log_without_an_end_is_whole_from_the_next_segment_on() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    rotten(&mut reading, 1);
+    entry(&mut reading, 2);
+    (1..=4).for_each(|slot| entry(&mut reading, slot));
+    base(&mut reading, 4, 1);
+    let group = built(&mut reading, 0, false);
+    assert!(!group.consensus.is_damaged());
+    assert_eq!(group.log.last(), Slot(4));
+}
+
+#[test]
+fn a_rotten_entry_that_the_state_has_is_no_damage() {
+    let mut reading = read();
+    reading.applied.insert(GROUP, (Slot(3), Ballot(1)));
+    base(&mut reading, 0, 0);
+    entry(&mut reading, 1);
+    rotten(&mut reading, 2);
+    (3..=5).for_each(|slot| entry(&mut reading, slot));
+    let group = built(&mut reading, 3, true);
+    assert!(!group.consensus.is_damaged());
+    assert_eq!((group.log.base().0, group.log.last()), (Slot(2), Slot(5)));
+    // What changed the members may be what is gone.
+    assert_eq!(*group.consensus.members(), members(2));
+}
+
+#[test]
+fn an_image_voids_a_log_that_has_another_entry_there() {
+    for is_image in [true, false] {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        (1..=7).for_each(|slot| entry(&mut reading, slot));
+        let built = Building {
+            me: (NodeId(1), crate::ids::DiskId(1)),
+            settings: &Settings::default(),
+            id: GROUP,
+            initial: members(1),
+            members: Some(members(2)),
+            is_image,
+            now: 0,
+        };
+        let found = reading.groups.remove(&GROUP).unwrap();
+        let group = built.recovered(found, (Slot(6), Ballot(2)), false, false);
+        assert_eq!(group.consensus.is_damaged(), !is_image);
+        assert_eq!(group.log.base(), (Slot(6), Ballot(2)));
+        assert_eq!(group.log.last(), Slot(6));
+        assert_eq!(*group.consensus.members(), members(2));
+    }
+}
+
+#[test]
+fn members_that_entries_behind_the_state_brought_do_not_count_where_those_are_gone() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    entry(&mut reading, 1);
+    end(&mut reading, 9, 2);
+    let group = built(&mut reading, 1, false);
+    assert!(group.consensus.is_damaged());
+    assert_eq!(*group.consensus.members(), members(1));
 }
 
 #[test]

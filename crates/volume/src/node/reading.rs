@@ -156,7 +156,7 @@ fn read_block(
     match reader.read_block(extent.place, extent.checksum, out) {
         Ok(()) => Ok(Some(())),
         Err(Error::Gone { .. }) => Ok(None),
-        Err(Error::Corruption { .. }) => {
+        Err(error) if error.is_damage() => {
             let any = map::Source::Layer(LayerId(u32::MAX));
             let layer = map
                 .refers(group, any, block, extent.place)

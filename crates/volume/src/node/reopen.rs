@@ -72,6 +72,8 @@ impl Core {
     /// Replaces what was in memory of the segments and groups by what is on disk.
     fn read_again(&mut self) -> Result<()> {
         let me = (self.me.node, self.me.disk);
+        // Where reading begins, and what is kept, goes by what is durable, as at a start.
+        self.map.flush()?;
         let back = read_back(&self.home, &self.map, me, &self.settings, self.now)?;
         let mut groups = back.groups.values();
         if groups.any(|group| group.consensus.damage() == Some(Damage::Unknown)) {

@@ -75,8 +75,8 @@ impl Part {
             return Next::Wait;
         }
         if !self.is_open {
-            // One that may not wait does so for its session to be opened by a leader.
-            let patience = if self.direct { ASK_AGAIN } else { 0 };
+            // Also one that may not wait does so for a leader to open its session.
+            let patience = leader.map_or(0, |_| ASK_AGAIN);
             let is_late = self.is_late(now.saturating_sub(patience));
             return if is_late {
                 Next::Refuse(Refusal::NoQuorum)

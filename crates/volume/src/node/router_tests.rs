@@ -290,6 +290,11 @@ fn answers(followed: Vec<Followed>) -> Vec<Result<Reply, Refusal>> {
 
 /// Begins a request that may not wait, at the leader's node or another.
 fn hasty(work: Work, node: NodeId) -> Router {
+    begun_at(work, node, true)
+}
+
+/// Begins a request whose time to wait is 0, and that goes to leaders of other nodes, or not.
+fn begun_at(work: Work, node: NodeId, direct: bool) -> Router {
     let mut router = Router::new(node, 1);
     router.set_groups(1);
     router.open(CONNECTION);
@@ -298,10 +303,7 @@ fn hasty(work: Work, node: NodeId) -> Router {
         block_size: 4096,
         placement: VOLUME,
     };
-    let manner = Manner {
-        wait: 0,
-        direct: true,
-    };
+    let manner = Manner { wait: 0, direct };
     let begun = router.begin(7, CONNECTION, 1, work, manner, Some(shape));
     assert_eq!(begun, Ok(()));
     router
@@ -326,10 +328,13 @@ fn read() -> Work {
 #[test]
 fn a_request_that_may_not_wait_is_sent_and_answered() {
     // A write waits until its session is open.
-    for (work, sends) in [(read(), 1), (write(), 2)] {
-        let mut router = hasty(work, LEADER);
+    let works = [(read(), 1), (write(), 2)];
+    let nodes = [(LEADER, true), (LEADER, false), (NodeId(1), false)];
+    for ((work, sends), (node, direct)) in works.iter().flat_map(|work| nodes.map(|at| (work, at)))
+    {
+        let mut router = begun_at(work.clone(), node, direct);
         let mut now = 7;
-        for nth in 1..=sends {
+        for nth in 1..=*sends {
             let (answered, sent) = due(&mut router, now, Some(LEADER));
             assert_eq!(answered, []);
             let [(id, LEADER)] = sent[..] else {
@@ -341,7 +346,7 @@ fn a_request_that_may_not_wait_is_sent_and_answered() {
             let mut followed = Vec::new();
             router.answered(now, id, Ok(Reply::Done), &mut followed);
             let answered = answers(followed);
-            assert_eq!(answered.len(), usize::from(nth == sends), "{answered:?}");
+            assert_eq!(answered.len(), usize::from(nth == *sends), "{answered:?}");
         }
         assert_eq!(router.outstanding(), 0);
     }

@@ -78,10 +78,15 @@ pub(super) fn read_live(
             Ok(Some(header)) => header,
             Ok(None) => return Ok((live, None)),
             // Damage: what is behind is found by the map, when the segment is looked at as a whole.
-            Err(Error::Corruption { .. }) => return by_map(map, reader, segment, live),
+            Err(error) if error.is_damage() => return by_map(map, reader, segment, live),
             Err(error) => return Err(ReadFailure::Failed(error)),
         };
-        live_of(map, reader, &header, place, &mut live)?;
+        match live_of(map, reader, &header, place, &mut live) {
+            Err(ReadFailure::Failed(error)) if error.is_damage() => {
+                return by_map(map, reader, segment, live);
+            }
+            done => done?,
+        }
         at += header.occupied() as u32;
     }
     Ok((live, Some(at)))
@@ -199,7 +204,7 @@ pub(super) fn read_scrub(
         let mut data = vec![0; size as usize];
         match reader.read_block(found.extent.place, found.extent.checksum, &mut data) {
             Ok(()) | Err(Error::Gone { .. }) => {}
-            Err(Error::Corruption { .. }) => damaged.push((
+            Err(error) if error.is_damage() => damaged.push((
                 found.group,
                 found.layer,
                 found.block,

@@ -112,8 +112,8 @@ fn files_of_other_disks_and_of_newer_versions_are_refused() {
         bytes.extend_from_slice(&ours[64..]);
         bytes
     };
-    assert_eq!(header(DISK.0, 2), ours);
-    fs.write(&segment(1), &header(77, 2));
+    assert_eq!(header(DISK.0, 3), ours);
+    fs.write(&segment(1), &header(77, 3));
     match open(Arc::new(fs.clone()), settings(1 << 20), None).err() {
         Some(Error::OtherDisk {
             path,
@@ -124,9 +124,13 @@ fn files_of_other_disks_and_of_newer_versions_are_refused() {
         }
         other => panic!("{other:?}"),
     }
-    fs.write(&segment(1), &header(DISK.0, 3));
+    // Version 2 lacks a kind of record, and is read.
+    fs.write(&segment(1), &header(DISK.0, 2));
+    let (_, seen) = open(Arc::new(fs.clone()), settings(1 << 20), None).unwrap();
+    assert_eq!((seen.records.len(), seen.losses.len()), (4, 0));
+    fs.write(&segment(1), &header(DISK.0, 4));
     let newer = open(Arc::new(fs.clone()), settings(1 << 20), None).err();
-    assert!(matches!(newer, Some(Error::NewerFormat { found: 3, .. })));
+    assert!(matches!(newer, Some(Error::NewerFormat { found: 4, .. })));
 
     // The identity of the disk is known from the segments too, and is written again.
     fs.write(&segment(1), &ours);
