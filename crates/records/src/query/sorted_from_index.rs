@@ -25,7 +25,7 @@ use super::row_sorter::{RowSorter, SortedRows};
 use super::run::{Context, Run};
 use super::stages::{Admission, AnswerContent, Fetch, Needs};
 use crate::error::Result;
-use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup};
+use crate::index::{Attribute, InOrder, IndexType, KeyBounds, Lookup};
 use crate::maintenance::Validity;
 use crate::record;
 use esker_model::tokens::Tokenizer;
@@ -196,7 +196,7 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> Bounds {
+    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> KeyBounds {
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {
