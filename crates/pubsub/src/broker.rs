@@ -299,7 +299,7 @@ impl Inner {
             reads: ReadCounters::default(),
             time_filter: match config.architecture {
                 // Repeated queries skip no tables, as in the paper.
-                Architecture::RepQueries => TimeFilter::everything(),
+                Architecture::RepQueries => TimeFilter::Everything,
                 Architecture::DualDb | Architecture::TwoDb => {
                     TimeFilter::nothing(config.resolution)
                 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use esker::{Error, Expr, Path, Result};
 use esker_model::condition::Filter;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::forms::element::{Threshold, Time, damaged};
@@ -15,19 +16,42 @@ use crate::lists::spans::NumberAt;
 /// Matches publications with subscriptions, and caches the parsed conditions, polygons and paths,
 /// by their texts: many subscriptions have the same texts, and each publication meets them again.
 pub(crate) struct MatchCache {
-    filters: Cache<Arc<str>, Arc<Filter>>,
-    polygons: Cache<Arc<str>, Arc<Extent>>,
-    numbers: Cache<Arc<str>, Arc<NumberAt>>,
+    filters: Cache<Arc<str>, Arc<Filter>, TextWeight>,
+    polygons: Cache<Arc<str>, Arc<Extent>, TextWeight>,
+    numbers: Cache<Arc<str>, Arc<NumberAt>, TextWeight>,
     /// The maximum level of a cell.
     depth: u8,
 }
 
-/// The maximum number of conditions in the cache.
-const MAX_CONDITIONS: usize = 16 << 10;
-/// The maximum number of polygons in the cache.
-const MAX_POLYGONS: usize = 4 << 10;
-/// The maximum number of paths in the cache.
-const MAX_PATHS: usize = 1 << 10;
+/// About how many texts of each sort are in the cache if they have the length below. Of polygons
+/// few, so that the cache has few shards, each of which can hold a large one.
+const CONDITIONS: usize = 16 << 10;
+const POLYGONS: usize = 512;
+const PATHS: usize = 1 << 10;
+
+/// The bytes of a long condition or path, and of a long polygon. Of shorter texts there are more in
+/// the cache.
+const LONG_TEXT: usize = 512;
+const LONG_POLYGON: usize = 64 << 10;
+
+/// Estimated bytes of what is parsed from a short text.
+const PARSED_LEN: usize = 512;
+
+/// The weight of an entry of the cache: about its bytes. What is parsed grows with its text.
+#[derive(Clone)]
+struct TextWeight;
+
+impl<V> Weighter<Arc<str>, V> for TextWeight {
+    fn weight(&self, text: &Arc<str>, _: &V) -> u64 {
+        (PARSED_LEN + text.len()) as u64
+    }
+}
+
+/// An empty cache for about `count` entries with texts of `len` bytes.
+fn cache_of<V: Clone>(count: usize, len: usize) -> Cache<Arc<str>, V, TextWeight> {
+    let weight = count * (PARSED_LEN + len);
+    Cache::with_weighter(count, weight as u64, TextWeight)
+}
 
 /// The parts of a publication that decide a match, next to its topic.
 #[derive(Clone, Copy)]
@@ -51,9 +75,9 @@ impl MatchCache {
     /// An empty cache, for a broker whose cells have at most `depth` levels.
     pub(crate) fn new(depth: u8) -> MatchCache {
         MatchCache {
-            filters: Cache::new(MAX_CONDITIONS),
-            polygons: Cache::new(MAX_POLYGONS),
-            numbers: Cache::new(MAX_PATHS),
+            filters: cache_of(CONDITIONS, LONG_TEXT),
+            polygons: cache_of(POLYGONS, LONG_POLYGON),
+            numbers: cache_of(PATHS, LONG_TEXT),
             depth,
         }
     }
@@ -142,3 +166,7 @@ impl Threshold {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "matching_tests.rs"]
+mod tests;

@@ -56,13 +56,13 @@ struct WatchedArea {
 impl WatchedArea {
     /// True if a record lies in the area; false if it has no valid coordinates.
     fn contains(&self, json: &[u8]) -> bool {
-        let mut found = [None; 2];
+        let mut coordinates = [None; 2];
         self.coordinates
             .visit(json, &mut |path, value: Scalar<'_>| {
-                let coordinate = found.own_mut(path);
+                let coordinate = coordinates.own_mut(path);
                 *coordinate = coordinate.or(value.as_f64());
             });
-        let [Some(longitude), Some(latitude)] = found else {
+        let [Some(longitude), Some(latitude)] = coordinates else {
             return false;
         };
         let point = Point::new(SPACE, longitude, latitude);

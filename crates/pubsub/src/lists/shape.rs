@@ -347,3 +347,7 @@ impl SubscriptionShape {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

@@ -127,46 +127,48 @@ pub(crate) fn tick(time: Time, resolution: u32) -> Tick {
 
 /// Selects the elements that a walk needs, by their times.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeFilter {
+pub(crate) enum TimeFilter {
+    /// All elements: no table is skipped.
+    Everything,
+    Within(NeededTimes),
+}
+
+/// The times of the elements that a walk needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NeededTimes {
     intervals: Intervals,
+    /// That of the broker.
     resolution: u32,
-    /// The walk needs elements of all times.
-    is_everything: bool,
 }
 
 impl TimeFilter {
     /// No elements, for a broker with this resolution.
     pub(crate) fn nothing(resolution: u32) -> TimeFilter {
-        TimeFilter {
+        TimeFilter::Within(NeededTimes {
             intervals: Intervals::default(),
             resolution,
-            is_everything: false,
-        }
-    }
-
-    /// All elements: no table is skipped.
-    pub(crate) fn everything() -> TimeFilter {
-        TimeFilter {
-            is_everything: true,
-            ..TimeFilter::nothing(1)
-        }
+        })
     }
 
     /// Adds publications with times from `from` to `to`.
     pub(crate) fn with_publications(mut self, from: Time, to: Time) -> TimeFilter {
-        self.intervals.publications = Some(Interval {
-            first: from,
-            last: to,
-        });
+        if let TimeFilter::Within(needed) = &mut self {
+            needed.intervals.publications = Some(Interval {
+                first: from,
+                last: to,
+            });
+        }
         self
     }
 
     /// Adds subscriptions whose interval overlaps that from `from` to `to`.
     pub(crate) fn with_subscriptions(mut self, from: Time, to: Time) -> TimeFilter {
-        self.intervals.subscriptions = Some(Interval {
-            first: from,
-            last: to,
-        });
+        if let TimeFilter::Within(needed) = &mut self {
+            needed.intervals.subscriptions = Some(Interval {
+                first: from,
+                last: to,
+            });
+        }
         self
     }
 
@@ -179,18 +181,20 @@ impl TimeFilter {
         snapshot: &Snapshot,
         list: Option<&[u8]>,
     ) -> bool {
-        if self.is_everything {
+        let TimeFilter::Within(needed) = self else {
             return true;
-        }
+        };
         if table.is_expired(snapshot.time()) {
             return !table
                 .expiry
                 .is_some_and(|all| snapshot.has_expired(all.max));
         }
-        let mut sorts = self.sorts(list).into_iter().flatten();
-        sorts.any(|sort| self.may_have(sort, table, snapshot))
+        let mut sorts = needed.sorts(list).into_iter().flatten();
+        sorts.any(|sort| needed.may_have(sort, table, snapshot))
     }
+}
 
+impl NeededTimes {
     /// The sorts of elements that decide whether a table may have needed elements of a list.
     fn sorts(&self, list: Option<&[u8]>) -> [Option<ElementSort>; 2] {
         let both = ElementSort::ALL.map(Some);

@@ -239,3 +239,7 @@ fn stored_change(change: &OnChange) -> StoredChange {
         threshold: change.threshold,
     }
 }
+
+#[cfg(test)]
+#[path = "prepared_tests.rs"]
+mod tests;
