@@ -248,7 +248,7 @@ impl Trees {
                 ..TreeOptions::default()
             },
             Role::Index(kind) => {
-                let index = self.index_types.of(kind)?;
+                let index = self.index_types.index_of(kind)?;
                 TreeOptions {
                     policy: self.policy(index.merging(config.merging)),
                     follows,

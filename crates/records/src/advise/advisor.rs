@@ -392,7 +392,7 @@ fn recommend(
     }
     let with_reason = |kind| {
         // Without an index there is no type that knows a reason.
-        let index = types.of(kind);
+        let index = types.index_of(kind);
         let why = index.map_or_else(String::new, |index| index.why(workload, profile));
         Recommendation::new(kind, why)
     };

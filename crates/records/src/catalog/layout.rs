@@ -66,7 +66,7 @@ impl Resolver<'_> {
         }
         Some(Attribute {
             declared,
-            index: self.types.of(def.kind),
+            index: self.types.index_of(def.kind),
             widened: widened.filter(|_| def.kind == IndexKind::Filter),
             since: *since,
             deleted: deleted.filter(|_| tree.is_some()),

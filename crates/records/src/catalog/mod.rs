@@ -1,6 +1,6 @@
-//! The meaning of a dataset's definition in one version of the store: its attributes and trees, the
-//! names and configurations of its trees, and the coverage of its obsolete set. All of it is
-//! immutable.
+//! The meaning of a dataset's definition in one version of the store: its attributes and trees
+//! (`layout.rs`), and the names and configurations of its trees (`names.rs`). A layout does not
+//! change; another version of the definition has another one.
 
 mod layout;
 mod names;

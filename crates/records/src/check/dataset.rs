@@ -90,16 +90,10 @@ impl DatasetCheck<'_> {
     /// obsolete set and the expiry times.
     fn read_records(&mut self, gathered: &StagingProgress) -> Result<RequiredEntries> {
         let (snapshot, layout) = (self.snapshot, self.layout);
-        let mut entries = RecordEntries {
-            layout,
-            gathered,
-            indexes: vec![EntrySum::default(); layout.attributes.len()],
-            written: EntrySum::default(),
-            staged: EntrySum::default(),
-        };
+        let mut entries = RecordEntries::new(layout, gathered);
         // Heads lack the values of attributes that were declared later, which are in the bodies.
         let needs_bodies = layout.has_late_attributes();
-        let (mut heads, mut ahead) = (EntrySum::default(), ReadAhead::new());
+        let mut ahead = ReadAhead::new();
         let mut expiring = ExpiringRecords::default();
         let mut derived = DerivedData::new(snapshot, layout, &self.known)?;
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
@@ -125,7 +119,7 @@ impl DatasetCheck<'_> {
                 expiring.add(cursor.value(), key, seq);
                 let is_head = RecordRef::lacks_body(cursor.value());
                 if is_head {
-                    heads.add(cursor.value(), key, seq);
+                    entries.required.heads.add(cursor.value(), key, seq);
                 }
                 if is_head && needs_bodies {
                     ahead.push(key, seq, cursor.value_slice());
@@ -139,19 +133,13 @@ impl DatasetCheck<'_> {
             }
         }
         entries.add_buffered(&mut ahead, snapshot)?;
-        let required = RequiredEntries {
-            indexes: entries.indexes,
-            written: entries.written,
-            staged: entries.staged,
-            heads,
-        };
         let errors: Vec<String> = derived.finish()?.collect();
         errors.into_iter().for_each(|error| self.wrong(error));
         match expiring.finish(layout, snapshot) {
             Ok(error) => error.into_iter().for_each(|error| self.wrong(error)),
             Err(error) => self.unreadable("the tree of expiry times", error)?,
         }
-        Ok(required)
+        Ok(entries.required)
     }
 
     /// Compares the records in the location tree with their heads.
@@ -291,17 +279,28 @@ impl DatasetCheck<'_> {
 struct RecordEntries<'a> {
     layout: &'a Layout,
     gathered: &'a StagingProgress,
-    /// By attribute.
-    indexes: Vec<EntrySum>,
-    /// For an index under construction: entries of new writes, and collected entries.
-    written: EntrySum,
-    staged: EntrySum,
+    required: RequiredEntries,
 }
 
-impl RecordEntries<'_> {
+impl<'a> RecordEntries<'a> {
+    /// Before the first record.
+    fn new(layout: &'a Layout, gathered: &'a StagingProgress) -> RecordEntries<'a> {
+        RecordEntries {
+            layout,
+            gathered,
+            required: RequiredEntries {
+                indexes: vec![EntrySum::default(); layout.attributes.len()],
+                written: EntrySum::default(),
+                staged: EntrySum::default(),
+                heads: EntrySum::default(),
+            },
+        }
+    }
+
     /// Adds the record of a key.
     fn add(&mut self, record: &RecordRef<'_>, key: &[u8], seq: Seq) {
-        for (attribute, sum) in self.layout.attributes.iter().zip(&mut self.indexes) {
+        let required = &mut self.required;
+        for (attribute, sum) in self.layout.attributes.iter().zip(&mut required.indexes) {
             if attribute.kind.is_standalone() {
                 sum.add_values(attribute, record, key, seq);
             }
@@ -309,12 +308,11 @@ impl RecordEntries<'_> {
         if let Some(building) = &self.layout.building {
             let last = self.gathered.last.as_deref();
             let reached = self.gathered.complete || last.is_some_and(|last| key <= last);
+            let attribute = &building.attribute;
             if seq > building.since {
-                self.written
-                    .add_values(&building.attribute, record, key, seq);
+                required.written.add_values(attribute, record, key, seq);
             } else if reached {
-                self.staged
-                    .add_values(&building.attribute, record, key, seq);
+                required.staged.add_values(attribute, record, key, seq);
             }
         }
     }

@@ -46,6 +46,7 @@ fn ownerless_trees(store: &Store) -> Vec<String> {
     let version = snapshot.version();
     let mut known: HashSet<TreeId> = HashSet::new();
     for tree in version.trees.values() {
+        // If the layout is unreadable, its trees are reported.
         let layout =
             dataset_of(&tree.name).and_then(|name| Layout::new(name, version, &store.index_types));
         known.extend(layout.iter().flat_map(Layout::trees));

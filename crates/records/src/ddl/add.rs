@@ -37,16 +37,16 @@ impl Handle {
         check_type(path, index.kind(), Type::Compound)?;
         let fields = compound_paths(path)?;
         let mut declared = Vec::new();
-        let made = match self.declare(&fields, &mut declared, progress) {
+        let change = match self.declare(&fields, &mut declared, progress) {
             Ok(None) => self.add_under_claim(path, index, progress),
             Ok(Some(stopped)) => return Ok(stopped),
             Err(error) => Err(error),
         };
         // A change that failed for another reason can be resumed, and needs its fields.
-        if made.is_err() && self.layout().building.is_none() {
+        if change.is_err() && self.layout().building.is_none() {
             self.undeclare(&declared)?;
         }
-        made
+        change
     }
 
     /// Declares those of `fields` that are not declared, and adds them to `declared`. Returns the

@@ -18,7 +18,7 @@ use crate::store::{Handle, Remarks};
 const ENTRIES_PER_REPORT: u64 = 4096;
 
 /// An index change in progress.
-pub(super) struct Build<'b, 'p> {
+pub(super) struct IndexBuild<'b, 'p> {
     pub(super) layout: &'b Layout,
     pub(super) building: &'b Building,
     pub(super) backfill: Backfill<'b, 'p>,
@@ -103,7 +103,7 @@ impl BackfillTarget for Gather<'_> {
     }
 }
 
-impl Build<'_, '_> {
+impl IndexBuild<'_, '_> {
     /// The final edit: the new definition, without the tree of the old index.
     fn last_step(&self) -> TreeChange {
         let new = &self.building.attribute;

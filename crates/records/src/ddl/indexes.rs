@@ -15,13 +15,13 @@ use esker_lsm::TreeChange;
 use esker_lsm::coding::{Misplaced, Own};
 use esker_model::Record;
 use esker_model::definition::{
-    Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
+    self, Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
 use esker_model::schema::{Path, Type, infer, infer_time};
 use esker_model::tokens::Tokenizer;
 
 use super::backfill::{Aborted, Backfill, Needs, Phase};
-use super::build::Build;
+use super::build::IndexBuild;
 use crate::bodies;
 use crate::catalog::{
     Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
@@ -137,8 +137,10 @@ impl Handle {
         };
         // A leniently declared attribute has values of other types.
         let lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
-        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
-        let def = def.lenient(lenient).unique(index.is_unique());
+        let def = IndexDef::new(path.clone(), kind, ty)
+            .tokenizer(tokenizer)
+            .lenient(lenient)
+            .unique(index.is_unique());
         self.begin(&layout, def)?;
         self.build(progress)
     }
@@ -156,11 +158,11 @@ impl Handle {
         if is_resumed(&layout, path, kind, None)? {
             return self.build(progress);
         }
-        let known = layout.stored.attribute(path);
-        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        let missing = || undeclared(&layout, path);
+        let known = layout.stored.attribute(path).ok_or_else(missing)?;
         if known.def.kind == kind {
-            let what = format!("the index of `{path}` is of kind {kind} already");
-            return Err(Error::exists(what));
+            let error = format!("the index of `{path}` is of kind {kind} already");
+            return Err(Error::exists(error));
         }
         if !kind.is_indexed() {
             drop(claim);
@@ -180,18 +182,19 @@ impl Handle {
     ) -> Result<IndexChange> {
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        let known = layout.stored.attribute(path);
-        let def = known.map(|known| known.def.clone());
-        let def = def.ok_or_else(|| undeclared(&layout, path))?;
-        let same = Index::new(def.kind).of_type(def.ty);
-        let same = same.tokenizer(def.tokenizer).unique_if(def.unique);
+        let missing = || undeclared(&layout, path);
+        let def = &layout.stored.attribute(path).ok_or_else(missing)?.def;
+        let same = Index::new(def.kind)
+            .of_type(def.ty)
+            .tokenizer(def.tokenizer)
+            .unique_if(def.unique);
         if is_resumed(&layout, path, def.kind, Some(&same))? {
             return self.build(progress);
         }
         if !def.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
-        self.begin(&layout, def)?;
+        self.begin(&layout, def.clone())?;
         self.build(progress)
     }
 
@@ -209,32 +212,15 @@ impl Handle {
             });
         }
         layout.refuse_unfinished()?;
-        let known = layout.attributes.iter().find(|a| a.path == *path);
-        let known = known.ok_or_else(|| undeclared(&layout, path))?;
+        let missing = || undeclared(&layout, path);
+        let place = layout.attributes.iter().position(|a| a.path == *path);
+        let place = place.ok_or_else(missing)?;
+        let known = layout.attributes.item(place)?;
         if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
         bodies::refuse_change(&layout, path, IndexKind::None)?;
-        let mut stored = layout.stored.clone();
-        for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
-            attribute.def.kind = IndexKind::None;
-            attribute.def.tokenizer = Tokenizer::Exact;
-            attribute.def.unique = false;
-        }
-        // The fields stay declared by themselves.
-        (stored.attributes).retain(|a| a.id != known.id || !a.def.ty.is_compound());
-        self.shared.group.change_trees(&mut |_| {
-            Ok(TreeChange {
-                configured: vec![(layout.data, stored.to_bytes())],
-                dropped: known
-                    .tree
-                    .into_iter()
-                    .chain(known.deleted)
-                    .chain(known.widened)
-                    .collect(),
-                ..TreeChange::default()
-            })
-        })?;
+        self.drop_complete(&layout, place)?;
         Ok(IndexChange {
             path: path.clone(),
             from: Some(known.kind),
@@ -242,6 +228,31 @@ impl Handle {
             records: 0,
             complete: true,
         })
+    }
+
+    /// Drops the index of the attribute with this index in the layout and the definition.
+    fn drop_complete(&self, layout: &Layout, place: usize) -> Result<()> {
+        let known = layout.attributes.item(place)?;
+        let mut stored = layout.stored.clone();
+        if known.ty.is_compound() {
+            // Its fields stay declared by themselves.
+            stored.attributes.remove(place);
+        } else {
+            let def = &mut stored.attributes.own_mut(place).def;
+            def.kind = IndexKind::None;
+            def.tokenizer = Tokenizer::Exact;
+            def.unique = false;
+        }
+        let trees = known.tree.into_iter();
+        let trees = trees.chain(known.deleted).chain(known.widened);
+        self.shared.group.change_trees(&mut |_| {
+            Ok(TreeChange {
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: trees.clone().collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        Ok(())
     }
 
     /// See [`crate::Dataset::unfinished_index`].
@@ -287,15 +298,8 @@ impl Handle {
 
     /// The first step of a change: from here on writes maintain the new index.
     fn begin(&self, layout: &Layout, def: IndexDef) -> Result<()> {
-        let (path, kind, ty) = (&def.path, def.kind, def.ty);
-        bodies::refuse_change(layout, path, kind)?;
-        def.check_lenient()?;
-        def.check_unique()?;
-        esker_model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
-        esker_model::definition::check_type(path, kind, ty)?;
-        let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
-        esker_model::definition::check_place_and_time(path, ty, declared)?;
-        esker_model::definition::check_fields(path, ty, declared)?;
+        let (path, kind) = (&def.path, def.kind);
+        check_fits(layout, &def)?;
         let mut stored = layout.stored.clone();
         let (id, tree) = match stored.attribute(path) {
             // A different tree name from the present one.
@@ -384,7 +388,7 @@ impl Handle {
             bodies: !layout.stored.in_all_records(building.attribute.id),
         };
         let backfill = Backfill::new(self, layout.data, building.since, needs, &mut progress);
-        let mut build = Build {
+        let mut build = IndexBuild {
             layout: &layout,
             building,
             backfill,
@@ -444,6 +448,20 @@ impl Handle {
         })?;
         Ok(())
     }
+}
+
+/// Refuses a definition that does not fit the dataset.
+fn check_fits(layout: &Layout, def: &IndexDef) -> Result<()> {
+    let (path, kind, ty) = (&def.path, def.kind, def.ty);
+    bodies::refuse_change(layout, path, kind)?;
+    def.check_lenient()?;
+    def.check_unique()?;
+    definition::check_tokenizer(def.tokenizer, kind, ty)?;
+    definition::check_type(path, kind, ty)?;
+    let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
+    definition::check_place_and_time(path, ty, declared)?;
+    definition::check_fields(path, ty, declared)?;
+    Ok(())
 }
 
 /// True if the requested change is the unfinished one. `index` has what the caller requests beside

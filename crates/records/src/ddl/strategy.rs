@@ -165,21 +165,9 @@ impl Handle {
             layout.refuse_unfinished()?;
             self.begin_migration(&layout, to)?;
         }
-        let layout = self.layout();
-        match (layout.stored.settings.keys_after, layout.keys_written) {
-            (None, _) => {}
-            (Some(_), None) => {
-                return Err(Error::damaged(format!(
-                    "dataset `{}` has no primary-key index for the keys that its strategy needs",
-                    self.name()
-                )));
-            }
-            (Some(after), Some(tree)) => {
-                match self.backfill_keys(&layout, tree, after, progress)? {
-                    Some(keys) => report.keys = keys,
-                    None => report.complete = false,
-                }
-            }
+        match self.complete_keys(progress)? {
+            Some(keys) => report.keys = keys,
+            None => report.complete = false,
         }
         drop(claim);
         if report.complete && !self.has_converged() {
@@ -277,6 +265,22 @@ impl Handle {
             dropped: of_old.chain(keys).collect(),
             ..TreeChange::default()
         }
+    }
+
+    /// Adds the keys that the primary-key index lacks, if the strategy uses it. Returns their number;
+    /// `None` if the progress callback stopped it.
+    fn complete_keys(&self, progress: &mut OnMigration<'_>) -> Result<Option<u64>> {
+        let layout = self.layout();
+        let Some(after) = layout.stored.settings.keys_after else {
+            return Ok(Some(0));
+        };
+        let tree = layout.keys_written.ok_or_else(|| {
+            Error::damaged(format!(
+                "dataset `{}` has no primary-key index for the keys that its strategy needs",
+                self.name()
+            ))
+        })?;
+        self.backfill_keys(&layout, tree, after, progress)
     }
 
     /// Adds the keys of the records up to `after` to the primary-key index, which has later writes

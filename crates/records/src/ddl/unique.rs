@@ -7,22 +7,22 @@
 //! the index is installed; otherwise the build is undone.
 
 use esker_lsm::coding::Misplaced;
-use esker_lsm::{TreeChange, TreeId};
+use esker_lsm::{Snapshot, TreeChange, TreeId};
 use esker_model::query::Direction;
 
 use super::backfill::{Aborted, Phase, READAHEAD, Result};
-use super::build::Build;
-use crate::catalog::UniqueIndex;
+use super::build::IndexBuild;
+use crate::catalog::{Layout, UniqueIndex};
 use crate::error::Error;
 use crate::index::staging::each_staged;
-use crate::index::{Bounds, InOrder, Looks};
+use crate::index::{Attribute, Bounds, InOrder, Looks};
 use crate::maintenance;
 use crate::write::{Duplicates, Holders};
 
 /// Entries of the index's tree that are read between two reports of progress.
 const ENTRIES_PER_REPORT: u64 = 256;
 
-impl Build<'_, '_> {
+impl IndexBuild<'_, '_> {
     /// Makes the values of the index unique, if they were not before. `staging` has the entries of
     /// all earlier records.
     ///
@@ -41,22 +41,28 @@ impl Build<'_, '_> {
         // `latest` includes writes that still wait for their sync.
         let snapshot = group.latest();
         let layout = dataset.current.layout_in(snapshot.version());
-        let building = layout.building.as_ref();
-        let building = building.ok_or_else(|| Error::damaged("the index is no longer built"))?;
-        let attribute = &building.attribute;
+        let ended = || Error::damaged("the index is no longer built");
+        let attribute = &layout.building.as_ref().ok_or_else(ended)?.attribute;
         let index = UniqueIndex {
             attribute,
             staged: Some(staging),
         };
         let holders = Holders::new(&name, &layout, &snapshot, group);
         let mut duplicates = Duplicates::new(holders, index);
-        // Among the earlier records.
-        let mut add = |value: &[u8], key: &[u8], seq| refuse(duplicates.add(value, key, seq)?);
-        each_staged(&snapshot, staging, attribute, None, READAHEAD, &mut add)?;
-        refuse(duplicates.finish()?)?;
-        // Among the later ones, and between both.
+        refuse_among_earlier(&snapshot, staging, attribute, &mut duplicates)?;
+        self.refuse_of_later(&snapshot, &layout, attribute, &mut duplicates)
+    }
+
+    /// Refuses duplicates among the later records, and between earlier and later ones.
+    fn refuse_of_later(
+        &mut self,
+        snapshot: &Snapshot,
+        layout: &Layout,
+        attribute: &Attribute,
+        duplicates: &mut Duplicates<'_>,
+    ) -> Result<()> {
         let cost = snapshot.cost();
-        let lookup = maintenance::lookup(&layout, &snapshot, &cost, &cost, Looks::default());
+        let lookup = maintenance::lookup(layout, snapshot, &cost, &cost, Looks::default());
         let all: Bounds = (Vec::new(), None);
         let mut entries =
             InOrder::within(&lookup, attribute, Direction::Ascending, READAHEAD, &all)?;
@@ -94,6 +100,18 @@ impl Build<'_, '_> {
         })?;
         Ok(())
     }
+}
+
+/// Refuses duplicates among the earlier records.
+fn refuse_among_earlier(
+    snapshot: &Snapshot,
+    staging: TreeId,
+    attribute: &Attribute,
+    duplicates: &mut Duplicates<'_>,
+) -> Result<()> {
+    let mut add = |value: &[u8], key: &[u8], seq| refuse(duplicates.add(value, key, seq)?);
+    each_staged(snapshot, staging, attribute, None, READAHEAD, &mut add)?;
+    refuse(duplicates.finish()?)
 }
 
 /// A duplicate refuses the change; the build has not failed.

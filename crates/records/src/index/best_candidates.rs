@@ -61,9 +61,12 @@ pub(crate) struct SoughtWrites {
 }
 
 impl SoughtWrites {
-    /// The writes of `candidates`, which are in this order, best first; `None` without candidates.
-    /// The window is that of a search for their entries.
-    pub(crate) fn of(order: Recency, candidates: &[Candidate]) -> Option<(Window, SoughtWrites)> {
+    /// The writes of `candidates`, which are in this order, best first, and the window of a search
+    /// for their entries; `None` without candidates.
+    pub(crate) fn with_window(
+        order: Recency,
+        candidates: &[Candidate],
+    ) -> Option<(Window, SoughtWrites)> {
         let (first, last) = candidates.first().zip(candidates.last())?;
         let after = if order == Recency::Newest {
             first.seq.checked_add(1)

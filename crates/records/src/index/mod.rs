@@ -15,6 +15,8 @@ mod in_order;
 mod kind;
 mod kinds;
 mod lookup;
+#[cfg(test)]
+mod malformed_tests;
 mod posting_merge;
 mod purge;
 mod queue;
@@ -40,8 +42,8 @@ pub use kind::{
 };
 pub(crate) use kind::{VisitEntry, WritesSavepoint};
 pub(crate) use kinds::{
-    MatchVisitor, box_of, each_match, each_point, each_record_in_area, is_filtered_scan,
-    of as built_in, stands_for_record,
+    MatchVisitor, box_of, built_in, each_match, each_point, each_record_in_area, is_filtered_scan,
+    stands_for_record,
 };
 pub use lookup::Lookup;
 pub(crate) use lookup::{FilterRule, Looks};

@@ -42,10 +42,10 @@ impl IndexTypes {
 
     /// The type of a kind; `None` for [`IndexKind::None`], and for types of other crates that the
     /// store was opened without.
-    pub(crate) fn of(&self, kind: IndexKind) -> Option<Arc<dyn IndexType>> {
+    pub(crate) fn index_of(&self, kind: IndexKind) -> Option<Arc<dyn IndexType>> {
         match kind {
             IndexKind::External(name) => self.0.get(&name).cloned(),
-            kind => kinds::of(kind),
+            kind => kinds::built_in(kind),
         }
     }
 
@@ -64,17 +64,17 @@ impl IndexTypes {
 
     /// True for a kind whose type the store was opened without.
     pub(crate) fn lacks(&self, kind: IndexKind) -> bool {
-        kind.is_indexed() && self.of(kind).is_none()
+        kind.is_indexed() && self.index_of(kind).is_none()
     }
 
     /// The costs of a kind. Queries of an attribute without an index scan.
     pub(crate) fn figures(&self, kind: IndexKind) -> Figures {
-        self.of(kind)
+        self.index_of(kind)
             .map_or(Figures::NO_INDEX, |index| index.figures())
     }
 
     /// True for index types that may be recommended.
     pub(crate) fn is_advised(&self, kind: IndexKind) -> bool {
-        self.of(kind).is_some_and(|index| index.is_advised())
+        self.index_of(kind).is_some_and(|index| index.is_advised())
     }
 }

@@ -261,12 +261,12 @@ impl KeyProbe {
         if self.filter.get().is_some() {
             return Ok(());
         }
-        let mut names: Vec<ComponentState> =
-            self.components.iter().map(ProbedComponent::name).collect();
+        let mut states: Vec<ComponentState> =
+            self.components.iter().map(ProbedComponent::state).collect();
         let mut left = total.saturating_mul(KEYS_PER_CANDIDATE).min(MOST_KEYS);
         let mut wanted = 0;
-        for name in &names {
-            let Some(rest) = left.checked_sub(name.entries) else {
+        for state in &states {
+            let Some(rest) = left.checked_sub(state.entries) else {
                 break;
             };
             left = rest;
@@ -275,14 +275,14 @@ impl KeyProbe {
         if wanted == 0 {
             return Ok(());
         }
-        if let Some(filter) = self.kept.get(self.tree, &names, wanted) {
+        if let Some(filter) = self.kept.get(self.tree, &states, wanted) {
             // Another thread may have set one since.
             let _ = self.filter.set(filter);
             return Ok(());
         }
-        names.truncate(wanted);
+        states.truncate(wanted);
         let mut keys = KeyFilter::builder();
-        for probed in self.components.iter().take(names.len()) {
+        for probed in self.components.iter().take(states.len()) {
             for part in probed.component.parts(&[], None) {
                 let options = ReadOptions {
                     fill_cache: true,
@@ -298,10 +298,10 @@ impl KeyProbe {
             }
         }
         let filter = Arc::new(keys.build(FILTER_BITS));
-        let _ = self.filter.set((names.len(), filter.clone()));
+        let _ = self.filter.set((states.len(), filter.clone()));
         self.kept.put(CachedFilter {
             tree: self.tree,
-            components: names,
+            components: states,
             filter,
         });
         Ok(())
@@ -371,7 +371,7 @@ impl KeyProbe {
 }
 
 impl ProbedComponent {
-    fn name(&self) -> ComponentState {
+    fn state(&self) -> ComponentState {
         ComponentState {
             min: self.span.min,
             max: self.span.max,

@@ -312,7 +312,7 @@ pub(super) fn rule_out(
         if Some(at) == common {
             continue;
         }
-        let Some((window, among)) = SoughtWrites::of(order, candidates) else {
+        let Some((window, among)) = SoughtWrites::with_window(order, candidates) else {
             // Without candidates there is nothing to rule out.
             return Ok(());
         };

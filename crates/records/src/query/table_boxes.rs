@@ -57,7 +57,7 @@ impl View {
             for file in run.tables.iter() {
                 let meta = file.meta();
                 let bounds = match index::box_of(file) {
-                    Some((bounds, _)) => Some(bounds),
+                    Some(points) => Some(points.area),
                     None => sampled_box(attribute.ty, file)?,
                 };
                 // No sampled key has a point.

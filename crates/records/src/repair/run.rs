@@ -55,7 +55,10 @@ impl Handle {
             RepairMethod::Primary {
                 compaction: Compaction::After,
             } => {
-                group.compact(Some(before.layout.data))?;
+                let data = before.layout.data;
+                // Its snapshot would keep the files that the compaction replaces.
+                drop(before);
+                group.compact(Some(data))?;
                 let now = self.now();
                 // If the strategy changed concurrently, compactions may have dropped writes without
                 // a report.
@@ -110,7 +113,7 @@ impl Handle {
         }
         let config = TreeConfig::new(Role::Superseded, &layout.stored.settings);
         let mut stored = layout.stored.clone();
-        let made = self.shared.group.change_trees(&mut |last| {
+        let created = self.shared.group.change_trees(&mut |last| {
             if layout.superseded.is_some() {
                 stored.settings.since = last;
             }
@@ -122,7 +125,7 @@ impl Handle {
                 ..TreeChange::default()
             })
         })?;
-        Ok(*made.item(0)?)
+        Ok(*created.item(0)?)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{composite, eager, embedded, filter, fingerprint, lazy, recent, spati
 use crate::index::IndexType;
 
 /// The index of a built-in kind; `None` for others, and for [`IndexKind::None`].
-pub(crate) fn of(kind: IndexKind) -> Option<Arc<dyn IndexType>> {
+pub(crate) fn built_in(kind: IndexKind) -> Option<Arc<dyn IndexType>> {
     Some(match kind {
         IndexKind::None | IndexKind::External(_) => return None,
         IndexKind::Embedded => Arc::new(embedded::Embedded),
@@ -19,12 +19,12 @@ pub(crate) fn of(kind: IndexKind) -> Option<Arc<dyn IndexType>> {
         IndexKind::Lazy => Arc::new(lazy::Lazy),
         IndexKind::Composite => Arc::new(composite::Composite),
         IndexKind::Recent => Arc::new(recent::Recent),
-        IndexKind::Spatial(layout) => spatial::of(layout, PointType::Point),
-        IndexKind::SpaceTime(layout) => spatial::of(layout, PointType::PointTime),
+        IndexKind::Spatial(layout) => spatial::of_layout(layout, PointType::Point),
+        IndexKind::SpaceTime(layout) => spatial::of_layout(layout, PointType::PointTime),
     })
 }
 
 /// [`IndexType::is_filtered_scan`] of a kind; false for types of other crates, which have trees.
 pub(crate) fn is_filtered_scan(kind: IndexKind) -> bool {
-    of(kind).is_some_and(|index| index.is_filtered_scan())
+    built_in(kind).is_some_and(|index| index.is_filtered_scan())
 }

@@ -9,7 +9,7 @@ use super::{clustered, embedded, packed, z};
 use crate::index::IndexType;
 
 /// The index of a layout for points of this type.
-pub(crate) fn of(layout: Layout, points: PointType) -> Arc<dyn IndexType> {
+pub(crate) fn of_layout(layout: Layout, points: PointType) -> Arc<dyn IndexType> {
     match layout {
         Layout::Z => Arc::new(z::Z),
         Layout::Clustered => Arc::new(clustered::Clustered),

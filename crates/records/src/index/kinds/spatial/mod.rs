@@ -50,6 +50,6 @@ mod ranges;
 mod z;
 
 pub(crate) use each::{each_point, each_record_in_area, stands_for_record};
-pub(crate) use layouts::of;
+pub(crate) use layouts::of_layout;
 pub(crate) use point_type::PointType;
 pub(crate) use ranges::box_of;

@@ -112,21 +112,27 @@ fn interleaved<const D: usize>(point: Coordinates<D>) -> Vec<u8> {
     bytes
 }
 
-/// The bounding box of a table's points, and their least and greatest time, if they have times;
-/// `None` for malformed bounds.
-pub(super) fn bounds_of(bounds: &[u8]) -> Option<(Bounds, Option<(i64, i64)>)> {
+/// The bounding box of a table's points.
+pub(crate) struct PointBox {
+    pub(crate) area: Bounds,
+    /// Their first and their last time, if they have times.
+    pub(super) times: Option<(i64, i64)>,
+}
+
+/// The bounding box of a table's points; `None` for malformed bounds.
+pub(super) fn point_box(bounds: &[u8]) -> Option<PointBox> {
     let (spans, times) = match rect::<3>(bounds) {
         Some([x, y, [from, to]]) => ([x, y], Some((time_at(from), time_at(to)))),
         None => (rect::<2>(bounds)?, None),
     };
     let [[x0, x1], [y0, y1]] = spans.map(|span| span.map(coordinate));
-    let bounds = Bounds {
+    let area = Bounds {
         min_x: x0?,
         min_y: y0?,
         max_x: x1?,
         max_y: y1?,
     };
-    Some((bounds, times))
+    Some(PointBox { area, times })
 }
 
 impl<const D: usize> Partitioner for Boxes<D> {

@@ -178,7 +178,7 @@ fn tables_are_of_about_the_same_size_and_compact() {
     assert_eq!(tables.len(), 25);
     for (keys, bounds) in &tables {
         assert!((600..1000).contains(&keys.len()), "{} keys", keys.len());
-        let (bounds, _) = bounds_of(bounds).unwrap();
+        let bounds = point_box(bounds).unwrap().area;
         let (wide, high) = (bounds.max_x - bounds.min_x, bounds.max_y - bounds.min_y);
         assert!(wide < 3.0 && high < 3.0, "{wide} x {high}");
     }
@@ -195,7 +195,7 @@ fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
         let short: Vec<u8> = (0..rng.usize(0..30)).map(|_| rng.u8(..)).collect();
         POINTS.covers(&bounds, &short);
         POINTS.overlap(&bounds, &keys[0]);
-        bounds_of(&bounds);
+        point_box(&bounds);
         let mut wider = bounds.clone();
         POINTS.cover(&mut wider, &short);
         assert!(POINTS.covers(&wider, &short));
@@ -378,7 +378,7 @@ fn tables_of_points_at_a_time_never_overlap_and_are_cut_by_all_three() {
         let mut run = cut_by(&TIMED, &all, &all, 27, &[], &[]);
         if seed == 0 {
             let wide = |(keys, bounds): &(Vec<Vec<u8>>, Vec<u8>)| {
-                let (_, times) = bounds_of(bounds).unwrap();
+                let times = point_box(bounds).unwrap().times;
                 let (from, to) = times.unwrap();
                 keys.len() > 30 && to - from > 1_200_000_000_000
             };

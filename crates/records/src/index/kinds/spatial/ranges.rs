@@ -2,11 +2,11 @@
 //! of the area, and some outside of it.
 
 use esker_lsm::version::TableFile;
-use esker_model::geometry::{Bounds, Relation};
+use esker_model::geometry::Relation;
 use esker_model::range::Range;
 use esker_model::region::Region;
 
-use super::partition;
+use super::partition::{PointBox, point_box};
 use crate::error::Result;
 use crate::index::{Attribute, IndexType, Lookup, TreeRange};
 
@@ -16,16 +16,15 @@ const ENTRIES_PER_RANGE: u64 = 400;
 /// The same for entries that contain their records: a block holds a tenth as many.
 const RECORDS_PER_RANGE: u64 = 40;
 
-/// The bounding box of the points in a spatially partitioned table, and their first and last time
-/// if they have times; `None` for other tables.
-pub(crate) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
-    partition::bounds_of(file.bounds())
+/// The bounding box of the points in a spatially partitioned table; `None` for other tables.
+pub(crate) fn box_of(file: &TableFile) -> Option<PointBox> {
+    point_box(file.bounds())
 }
 
 /// True if a table may have points of a range: it is not spatially partitioned, or its box meets
 /// the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
-    let Some((bounds, times)) = box_of(file) else {
+    let Some(PointBox { area, times }) = box_of(file) else {
         return true;
     };
     let outside = |region: &Region| {
@@ -33,7 +32,7 @@ pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
             (Some((from, to)), Some((first, last))) => last < from || to < first,
             _ => false,
         };
-        apart || region.area().relation(&bounds) == Relation::Outside
+        apart || region.area().relation(&area) == Relation::Outside
     };
     !range.regions.iter().any(|region| outside(region))
 }
@@ -71,6 +70,7 @@ pub(super) fn bounds(
     if expected <= each {
         return Ok(few);
     }
+    // There may be as few fine ranges as coarse ones.
     let to_exclude = (region.key_ranges().len().saturating_sub(few.len())) as u64 * each;
     Ok(if expected > to_exclude {
         index.bounds(range)
