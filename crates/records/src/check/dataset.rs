@@ -5,10 +5,10 @@
 use esker_lsm::{Cursor, Kind, Seq, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::entries::{EntrySum, FoundEntries, READAHEAD, current_entries};
+use super::entries::{EntrySum, FoundEntries, current_entries};
 use super::expiry::ExpiringRecords;
 use super::numbers;
-use super::obsolete::{DerivedData, KnownObsolete};
+use super::obsolete::{DerivedData, KnownObsolete, READAHEAD};
 use super::report::CheckReport;
 use crate::bodies::{self, ReadAhead};
 use crate::catalog::Layout;

@@ -11,9 +11,6 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::{Attribute, VisitEntry};
 
-/// Read-ahead of scans.
-pub(super) const READAHEAD: usize = 256 << 10;
-
 /// The maximum number of index entries whose keys are looked up together.
 const MAX_BATCH: usize = 4096;
 

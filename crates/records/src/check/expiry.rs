@@ -3,7 +3,8 @@
 use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::entries::{EntrySum, READAHEAD};
+use super::entries::EntrySum;
+use super::obsolete::READAHEAD;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::store::expiry_key;

@@ -5,12 +5,14 @@ use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 use esker_model::record::RecordRef;
 
-use super::entries::READAHEAD;
 use crate::catalog::Layout;
 use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
 use crate::index::Attribute;
 use crate::maintenance;
+
+/// Read-ahead of scans.
+pub(super) const READAHEAD: usize = 256 << 10;
 
 /// The obsolete set of a dataset, and how far it must be complete.
 pub(super) struct KnownObsolete {

@@ -336,8 +336,8 @@ impl Handle {
         Ok(())
     }
 
-    /// The trees that the build of an index of attribute `id` needs and the dataset lacks: names and
-    /// configurations. `tree` is the name of the index's own tree, if its kind has one.
+    /// The trees that the build of an index of attribute `id` needs and the dataset lacks: names
+    /// and configurations. `tree` is the name of the index's own tree, if its kind has one.
     fn trees_to_build(
         &self,
         layout: &Layout,

@@ -267,8 +267,8 @@ impl Handle {
         }
     }
 
-    /// Adds the keys that the primary-key index lacks, if the strategy uses it. Returns their number;
-    /// `None` if the progress callback stopped it.
+    /// Adds the keys that the primary-key index lacks, if the strategy uses it. Returns their
+    /// number; `None` if the progress callback stopped it.
     fn complete_keys(&self, progress: &mut OnMigration<'_>) -> Result<Option<u64>> {
         let layout = self.layout();
         let Some(after) = layout.stored.settings.keys_after else {

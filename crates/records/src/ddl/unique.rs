@@ -15,7 +15,7 @@ use super::build::IndexBuild;
 use crate::catalog::{Layout, UniqueIndex};
 use crate::error::Error;
 use crate::index::staging::each_staged;
-use crate::index::{Attribute, Bounds, InOrder, Looks};
+use crate::index::{Attribute, InOrder, KeyBounds, Looks};
 use crate::maintenance;
 use crate::write::{Duplicates, Holders};
 
@@ -63,7 +63,7 @@ impl IndexBuild<'_, '_> {
     ) -> Result<()> {
         let cost = snapshot.cost();
         let lookup = maintenance::lookup(layout, snapshot, &cost, &cost, Looks::default());
-        let all: Bounds = (Vec::new(), None);
+        let all: KeyBounds = (Vec::new(), None);
         let mut entries =
             InOrder::within(&lookup, attribute, Direction::Ascending, READAHEAD, &all)?;
         for read in 0_u64.. {

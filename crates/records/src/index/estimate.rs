@@ -9,12 +9,12 @@ use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
 use esker_model::posting::PostingList;
+use esker_model::range::Range;
+use esker_model::schema::Value;
 
 use super::kind::{Attribute, TreeRange};
 use super::lookup::Lookup;
 use crate::error::Result;
-use esker_model::range::Range;
-use esker_model::schema::Value;
 
 /// The attribute number of the key, in tables of a tree of points.
 const KEY: u32 = 0;

@@ -17,7 +17,7 @@ use super::lookup::Lookup;
 use crate::error::Result;
 
 /// Keys of an index tree from the first (inclusive) to the second (exclusive; `None` is the end).
-pub(crate) type Bounds = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type KeyBounds = (Vec<u8>, Option<Vec<u8>>);
 
 /// A walk through an index whose tree is in the order of its values
 /// ([`IndexType::is_in_value_order`](super::IndexType::is_in_value_order)).
@@ -71,7 +71,7 @@ impl<'a> InOrder<'a> {
     pub(crate) fn any_within(
         lookup: &Lookup<'_>,
         attribute: &Attribute,
-        bounds: &Bounds,
+        bounds: &KeyBounds,
         counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
     ) -> Result<bool> {
         let mut walk = InOrder::within(lookup, attribute, Direction::Ascending, 0, bounds)?;
@@ -94,7 +94,7 @@ impl<'a> InOrder<'a> {
         attribute: &'a Attribute,
         direction: Direction,
         readahead: usize,
-        (lo, hi): &Bounds,
+        (lo, hi): &KeyBounds,
     ) -> Result<InOrder<'a>> {
         let tree = attribute.index_tree()?;
         let mut cursor = lookup.snapshot.entries(tree, readahead);
@@ -110,7 +110,11 @@ impl<'a> InOrder<'a> {
     }
 
     /// The bounds of the values from `value` on in this direction, without the stand-in.
-    pub(crate) fn bounds_from(attribute: &Attribute, value: &[u8], direction: Direction) -> Bounds {
+    pub(crate) fn bounds_from(
+        attribute: &Attribute,
+        value: &[u8],
+        direction: Direction,
+    ) -> KeyBounds {
         let end = other(attribute.ty).map(<[u8]>::to_vec);
         match direction {
             Direction::Ascending => (value.to_vec(), end),

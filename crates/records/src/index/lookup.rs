@@ -52,8 +52,8 @@ impl Lookup<'_> {
     }
 }
 
-/// True if the zone map of a table admits a value of the attribute with this ID in the range; `None`
-/// if the table is older than the index and has no zone map of it.
+/// True if the zone map of a table admits a value of the attribute with this ID in the range;
+/// `None` if the table is older than the index and has no zone map of it.
 pub(super) fn zone_admits(meta: &TableMeta, id: u32, values: &ValueRange) -> Option<bool> {
     let (_, zone) = meta.zones.iter().find(|(known, _)| *known == id)?;
     // Without a zone, no record of the table has a value.

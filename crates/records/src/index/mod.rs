@@ -34,7 +34,7 @@ pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
 pub use esker_model::query::Recency;
 pub use esker_model::range::Range;
-pub(crate) use in_order::{Bounds, InOrder};
+pub(crate) use in_order::{InOrder, KeyBounds};
 pub use kind::EntryWrites;
 pub use kind::{
     Attribute, Completion, DeferredChange, Entry, IndexEntry, IndexType, TreeRange, VisitPosting,

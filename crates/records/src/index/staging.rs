@@ -221,3 +221,29 @@ pub(crate) fn each_staged<E: From<Error> + From<esker_lsm::Error>>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_decodes_from_what_was_encoded_alone() {
+        for (complete, last) in [(false, Some(b"key".to_vec())), (true, None)] {
+            let progress = StagingProgress {
+                pieces: 3,
+                records: 7,
+                index_entries: 300,
+                complete,
+                last,
+            };
+            let mut bytes = progress.encode();
+            assert_eq!(StagingProgress::decode(3, &bytes), Some(progress));
+            let shorter = bytes.own(..bytes.len() - 1);
+            assert_eq!(StagingProgress::decode(3, shorter), None);
+            bytes.push(0);
+            assert_eq!(StagingProgress::decode(3, &bytes), None, "more follows");
+        }
+        // Neither complete nor incomplete.
+        assert_eq!(StagingProgress::decode(3, &[7, 9, 2, 0]), None);
+    }
+}

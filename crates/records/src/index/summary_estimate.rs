@@ -11,12 +11,12 @@ use esker_lsm::memtable::Memtable;
 use esker_lsm::synopsis::{SampleShare, ValueRange};
 use esker_lsm::table::{BlockHint, Table};
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ};
+use esker_model::range::Range;
 use esker_model::record::RecordRef;
 
 use super::kind::Attribute;
 use super::lookup::{Lookup, zone_admits};
 use crate::error::Result;
-use esker_model::range::Range;
 
 /// The most partitions whose summaries are read, evenly spread over those that may match.
 const MAX_PARTITIONS: usize = 16;

@@ -24,7 +24,7 @@ use super::row_sorter::{RecordPayload, RowSorter, SortedRows};
 use super::run::{Context, Run};
 use super::stages::{Admission, AnswerContent, Fetch, Needs, TakeCurrent};
 use crate::error::{Error, Result};
-use crate::index::{Attribute, Bounds, InOrder, IndexType, Lookup};
+use crate::index::{Attribute, InOrder, IndexType, KeyBounds, Lookup};
 use crate::maintenance::Validity;
 use esker_model::tokens::Tokenizer;
 
@@ -179,7 +179,7 @@ impl<'a> OrderedSource<'a> {
     }
 
     /// The bounds of the walk, which begins at the value `from` of the field, or at the first one.
-    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> Bounds {
+    fn bounds(&mut self, from: Option<Vec<u8>>, direction: Direction) -> KeyBounds {
         match (&mut self.by_field, from) {
             (Some(by_field), from) => {
                 if let Some(from) = from {

@@ -67,10 +67,13 @@ fn repair_index(
     }
     let scanned = cursor.cost();
     drop(cursor);
-    let (candidates, spilled) = (sorter.added(), sorter.spilled());
+    let candidates = sorter.added();
     work.counts().sorted.fetch_add(candidates, Relaxed);
-    // The last piece is spilled at the end, if one was before.
-    let spilled = spilled + u64::from(spilled > 0);
+    let spilled = match sorter.spilled() {
+        0 => 0,
+        // The last piece is spilled at the end.
+        before => before + 1,
+    };
     work.counts().spilled.fetch_add(spilled, Relaxed);
     if candidates == 0 {
         return collector.finish(&scanned);

@@ -298,8 +298,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Offers the entries of a memtable in the range: by its ordered map, or, if it is older than the
-    /// index and has none, by all its records.
+    /// Offers the entries of a memtable in the range: by its ordered map, or, if it is older than
+    /// the index and has none, by all its records.
     fn memtable(&mut self, memtable: &Memtable, best: &mut BestCandidates) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
         if let Some(slot) = memtable.slot_of(self.attribute.id) {

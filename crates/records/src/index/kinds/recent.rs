@@ -15,6 +15,7 @@ use std::sync::Arc;
 use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
 };
+use esker_lsm::read::estimate::{Count, Units};
 use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use crate::error::Result;
@@ -28,7 +29,6 @@ use crate::index::{
     Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting,
     Writes,
 };
-use esker_lsm::read::estimate::{Count, Units};
 
 /// The recency composite.
 pub(super) struct Recent;
