@@ -415,8 +415,7 @@ impl Drop for Run {
         for cost in [&costs.data, &costs.bodies, &costs.index, &costs.keys] {
             dataset.shared.group.count(cost);
         }
-        let validated = self.steps.probed.max(self.steps.fetched);
         let usage = &dataset.current.usage;
-        usage.count_query(self.steps.obsolete, validated, self.measured());
+        usage.count_query(self.steps.obsolete, self.validated(), self.measured());
     }
 }

@@ -9,6 +9,17 @@ use esker_model::query::{Constraint, Driver};
 use esker_model::schema::Path;
 
 impl Run {
+    /// The number of candidates that were validated.
+    pub(super) fn validated(&self) -> u64 {
+        let Run { context, steps, .. } = self;
+        let has_index = context.plan.driver != Driver::Scan;
+        if has_index && context.request.keys_only && context.entries_suffice() {
+            // Most of them without a probe: a filter or the obsolete set decides.
+            return steps.candidates;
+        }
+        steps.probed.max(steps.fetched)
+    }
+
     /// The costs of the query, for background maintenance.
     pub(super) fn measured(&self) -> Measured {
         let (context, steps) = (&self.context, &self.steps);
