@@ -14,6 +14,7 @@
 
 mod checks;
 mod client;
+mod clocks;
 mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;

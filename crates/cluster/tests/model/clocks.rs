@@ -1,0 +1,104 @@
+//! Clocks that are set while a process runs, machines that are suspended, and a catalog that
+//! changes amid a write, one test each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use esker_cluster::cells::Write;
+use esker_cluster::{Clocks, Dataset, Error, Options, Store};
+use esker_model::definition::DatasetDef;
+use esker_model::schema::KeyType;
+use parking_lot::Mutex;
+
+use crate::hooked::Hooked;
+use crate::hooks::{OnWrites, Writes};
+use crate::net::Net;
+use crate::scenes::{dataset, options, scene};
+
+const HOUR: i64 = 3_600_000;
+
+/// Clocks that a test sets.
+struct Settable {
+    net: Arc<Net>,
+    /// What the wall clock is ahead.
+    ahead: AtomicI64,
+    /// What the steady clock has not counted.
+    asleep: AtomicU64,
+}
+
+impl Settable {
+    fn new(net: &Arc<Net>) -> Arc<Settable> {
+        Arc::new(Settable {
+            net: net.clone(),
+            ahead: AtomicI64::new(0),
+            asleep: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Clocks for Settable {
+    fn wall(&self) -> u64 {
+        let ahead = self.ahead.load(Ordering::SeqCst);
+        self.net.now().saturating_add_signed(ahead)
+    }
+
+    fn steady(&self) -> u64 {
+        self.net.now() - self.asleep.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, millis: u64) {
+        self.net.sleep(millis);
+    }
+}
+
+/// The dataset `d` in another process.
+fn process(net: &Arc<Net>, clocks: Arc<dyn Clocks>, on_writes: OnWrites) -> (Store, Dataset) {
+    let cells = Hooked::new(net.clone(), Writes(Mutex::new(on_writes)));
+    let options = Options {
+        clocks,
+        ..options(net, 0)
+    };
+    let store = Store::open(cells, false, options).unwrap();
+    let dataset = store.dataset("d").unwrap();
+    (store, dataset)
+}
+
+fn nothing() -> OnWrites {
+    Box::new(|_| Vec::new())
+}
+
+fn tries_to_put(dataset: &Dataset, id: u32, n: u32) -> esker_cluster::Result<()> {
+    let mut batch = dataset.batch();
+    batch.put_json(format!(r#"{{"id":{id},"n":{n}}}"#).as_bytes())?;
+    batch.commit()
+}
+
+/// Another thread of the process changes the catalog between the entry of a record and the record:
+/// the write failed, though the version of the catalog that it went by was read just before.
+#[test]
+fn a_write_goes_on_when_its_process_sees_another_version_of_the_catalog() {
+    for (wait, goes_on) in [(0, true), (16_000, false)] {
+        scene(|net| {
+            dataset(net, 1);
+            let opened = Arc::new(Mutex::new(None::<Store>));
+            let (changing, net_of) = (opened.clone(), net.clone());
+            let on_writes = Box::new(move |_: &[Write]| {
+                if let Some(store) = changing.lock().take() {
+                    for name in ["e", "f", "g"] {
+                        let def = DatasetDef::new("id", KeyType::Int);
+                        store.create_dataset(name, &def).unwrap();
+                    }
+                    net_of.sleep(wait);
+                }
+                Vec::new()
+            });
+            let (store, mine) = process(net, Settable::new(net), on_writes);
+            *opened.lock() = Some(store);
+            let done = tries_to_put(&mine, 1, 1);
+            assert_eq!(done.is_ok(), goes_on, "{done:?}");
+            if !goes_on {
+                assert!(matches!(done, Err(Error::Unavailable(_))), "{done:?}");
+            }
+        });
+    }
+}
