@@ -6,7 +6,7 @@
 //! Timestamps of one writer ascend even if its clock does not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_coding::Seq;
 
@@ -54,7 +54,8 @@ pub trait Clocks: Send + Sync {
     /// The time of day, in milliseconds since 1970.
     fn wall(&self) -> u64;
 
-    /// Milliseconds since some moment; never goes back.
+    /// Milliseconds since some moment; never goes back, and counts the time that the machine was
+    /// suspended.
     fn steady(&self) -> u64;
 
     /// Waits.
@@ -64,15 +65,32 @@ pub trait Clocks: Send + Sync {
 /// The clocks of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClocks {
-    begun: Instant,
+    begun: u64,
 }
 
 impl Default for SystemClocks {
     fn default() -> SystemClocks {
-        SystemClocks {
-            begun: Instant::now(),
-        }
+        SystemClocks { begun: running() }
     }
+}
+
+/// Milliseconds that the machine has run, or was suspended. The clock of [`std::time::Instant`]
+/// stands still in suspension.
+#[cfg(target_os = "linux")]
+fn running() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Milliseconds since the first call. Where this does not count suspension, writers compare it with
+/// the wall clock.
+#[cfg(not(target_os = "linux"))]
+fn running() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Clocks for SystemClocks {
@@ -84,7 +102,7 @@ impl Clocks for SystemClocks {
     }
 
     fn steady(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        running().saturating_sub(self.begun)
     }
 
     fn sleep(&self, millis: u64) {

@@ -98,19 +98,22 @@ pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,
     edition: Edition,
+    /// By the steady clock, and by the wall clock.
     begun: u64,
+    begun_wall: u64,
 }
 
 impl<'s> Operation<'s> {
     pub(crate) fn begin(shared: &'s Shared, bound: &Bound) -> Result<Operation<'s>> {
         shared.check_writes()?;
         let lease = shared.writers.lease(bound.edition.keyspace)?;
-        let begun = shared.clocks().steady();
+        let clocks = shared.clocks();
         Ok(Operation {
             shared,
             lease,
             edition: bound.edition,
-            begun,
+            begun: clocks.steady(),
+            begun_wall: clocks.wall(),
         })
     }
 
@@ -122,7 +125,10 @@ impl<'s> Operation<'s> {
     /// Fails if the operation must not be acknowledged, or go on.
     pub(crate) fn check(&self) -> Result<()> {
         let shared = self.shared;
-        let elapsed = shared.clocks().steady().saturating_sub(self.begun);
+        let clocks = shared.clocks();
+        let elapsed = clocks.steady().saturating_sub(self.begun);
+        // Not every system's steady clock counts the time that the machine was suspended.
+        let elapsed = elapsed.max(clocks.wall().saturating_sub(self.begun_wall));
         let is_in_time = elapsed < DEADLINE;
         if is_in_time
             && shared.writers.is_valid(&self.lease)

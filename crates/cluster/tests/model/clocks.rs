@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::hooked::Hooked;
 use crate::hooks::{OnWrites, Writes};
 use crate::net::Net;
-use crate::scenes::{dataset, options, scene};
+use crate::scenes::{MINUTE, dataset, options, scene};
 
 const HOUR: i64 = 3_600_000;
 
@@ -71,6 +71,32 @@ fn tries_to_put(dataset: &Dataset, id: u32, n: u32) -> esker_cluster::Result<()>
     let mut batch = dataset.batch();
     batch.put_json(format!(r#"{{"id":{id},"n":{n}}}"#).as_bytes())?;
     batch.commit()
+}
+
+/// A machine was suspended between the entry of a record and the record, for as long as a reader
+/// needs to remove both for good. Its steady clock stood still meanwhile, and the write was
+/// acknowledged.
+#[test]
+fn a_write_across_a_suspension_is_not_acknowledged() {
+    for suspended_at in [1, 2] {
+        scene(|net| {
+            dataset(net, 1);
+            let clocks = Settable::new(net);
+            let (suspended, net_of) = (clocks.clone(), net.clone());
+            let mut calls = 0;
+            let on_writes = Box::new(move |_: &[Write]| {
+                calls += 1;
+                if calls == suspended_at {
+                    suspended.asleep.fetch_add(2 * MINUTE, Ordering::SeqCst);
+                    net_of.sleep(2 * MINUTE);
+                }
+                Vec::new()
+            });
+            let (_store, mine) = process(net, clocks, on_writes);
+            let done = tries_to_put(&mine, 1, 1);
+            assert!(matches!(done, Err(Error::Unavailable(_))), "{done:?}");
+        });
+    }
 }
 
 /// Another thread of the process changes the catalog between the entry of a record and the record:
