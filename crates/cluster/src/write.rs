@@ -117,9 +117,9 @@ impl<'s> Operation<'s> {
         })
     }
 
-    /// A new timestamp, later than `after`.
-    pub(crate) fn stamp(&self, after: Seq) -> Seq {
-        self.lease.stamps.next(self.shared.clocks().wall(), after)
+    /// A new timestamp, later than `after`, by a clock that is compared with the cluster's.
+    pub(crate) fn stamp(&self, after: Seq) -> Result<Seq> {
+        self.lease.stamps.next(self.shared.checked_wall()?, after)
     }
 
     /// Fails if the operation must not be acknowledged, or go on.
@@ -177,7 +177,7 @@ fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result
     let is_noted = shared.cells.has_compaction_hook(&bound.data);
     for change in group.iter_mut() {
         change.bind(&bound);
-        let at = operation.stamp(0);
+        let at = operation.stamp(0)?;
         let own = entries.len();
         entries.extend(change.entries(at));
         let noted = entries.get(own..).filter(|_| is_noted);

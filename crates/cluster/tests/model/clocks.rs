@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use esker_cluster::cells::Write;
 use esker_cluster::{Clocks, Dataset, Error, Options, Store};
+use esker_model::condition::field;
 use esker_model::definition::DatasetDef;
+use esker_model::query::Request;
+use esker_model::record::Update;
 use esker_model::schema::KeyType;
 use parking_lot::Mutex;
 
 use crate::hooked::Hooked;
 use crate::hooks::{OnWrites, Writes};
 use crate::net::Net;
-use crate::scenes::{MINUTE, dataset, options, scene};
+use crate::scenes::{MINUTE, dataset, key, options, put, rest, scene};
 
 const HOUR: i64 = 3_600_000;
 
@@ -71,6 +74,64 @@ fn tries_to_put(dataset: &Dataset, id: u32, n: u32) -> esker_cluster::Result<()>
     let mut batch = dataset.batch();
     batch.put_json(format!(r#"{{"id":{id},"n":{n}}}"#).as_bytes())?;
     batch.commit()
+}
+
+/// The clock was compared every eight seconds at most: one that was set ahead between two
+/// comparisons gave its timestamps to acknowledged writes, and to all later ones of the process.
+#[test]
+fn a_clock_that_is_set_ahead_for_a_moment_leaves_no_timestamp_of_the_future() {
+    scene(|net| {
+        let other = dataset(net, 1);
+        let clocks = Settable::new(net);
+        let (_store, mine) = process(net, clocks.clone(), nothing());
+        put(&mine, 1, 1);
+        for ahead in [HOUR, 10_000] {
+            clocks.ahead.store(ahead, Ordering::SeqCst);
+            let refused = tries_to_put(&mine, 1, 2);
+            assert!(
+                matches!(refused, Err(Error::ClockOff { .. })),
+                "{refused:?}"
+            );
+            clocks.ahead.store(0, Ordering::SeqCst);
+            put(&mine, 2, 3);
+            net.sleep(5_000);
+            put(&other, 2, 4);
+            let found = other.find(&Request::of(field("n").eq(4)));
+            assert_eq!(rest(&mut found.unwrap()), [(2, 4)]);
+        }
+    });
+}
+
+/// A version of the future, from wherever it comes, is not followed by later ones.
+#[test]
+fn an_update_of_a_record_of_the_future_is_refused() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        let put_of = Arc::new(Mutex::new(None));
+        let keep = put_of.clone();
+        let on_writes = Box::new(move |writes: &[Write]| {
+            let mut records = writes.iter().filter(|write| !write.table.contains("index"));
+            *keep.lock() = records.next().cloned();
+            Vec::new()
+        });
+        let (_store, mine) = process(net, Settable::new(net), on_writes);
+        put(&mine, 1, 1);
+        let mut future = put_of.lock().take().unwrap();
+        // The timestamp has its milliseconds in front of 15 bits.
+        future.at += (HOUR as u64) << 15;
+        future.row[..8].copy_from_slice(&(!future.at).to_be_bytes());
+        (0..3).for_each(|replica| net.arrive(replica, &future));
+        let updated = dataset.update::<Error>(&key(1), &mut |_| {
+            Ok(Update::Put(br#"{"id":1,"n":2}"#.to_vec()))
+        });
+        assert!(
+            matches!(updated, Err(Error::TimestampAhead { .. })),
+            "{updated:?}"
+        );
+        put(&dataset, 2, 2);
+        let found = dataset.find(&Request::of(field("n").eq(2)));
+        assert_eq!(rest(&mut found.unwrap()), [(2, 2)]);
+    });
 }
 
 /// A machine was suspended between the entry of a record and the record, for as long as a reader
