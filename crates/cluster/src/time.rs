@@ -36,9 +36,14 @@ pub(crate) const GRACE: u64 = 60_000;
 pub(crate) const VIEW: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
-/// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
-/// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
-pub(crate) const LEAD: u64 = 60_000;
+/// Changes of the catalog that all writers must know take effect after this time, in milliseconds.
+pub(crate) const LEAD: u64 = 100_000;
+/// The longest time from reading the cluster's clock for a change of the catalog to the change, in
+/// milliseconds: a compare-and-set without an answer is sent again for half a minute, each attempt
+/// has a timeout, and what became of it is read then.
+const SLOWEST_CHANGE: u64 = 80_000;
+// A writer that has read the catalog just before the change makes timestamps by its copy.
+const _: () = assert!(LEAD >= SLOWEST_CHANGE + CATALOG_AGE + 2 * CLOCK_BOUND);
 /// A deletion that is all that is left of a key is kept for this time, in milliseconds. A put that
 /// was not acknowledged may lie at one node alone until the cluster's own repair finds it, which
 /// must run at least every ten days.

@@ -1,22 +1,23 @@
 //! Clocks that are set while a process runs, machines that are suspended, and a catalog that
 //! changes amid a write, one test each.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use esker_cluster::cells::Write;
+use esker_cluster::cells::{Cells, Write};
 use esker_cluster::{Clocks, Dataset, Error, Options, Store};
 use esker_model::condition::field;
-use esker_model::definition::DatasetDef;
+use esker_model::definition::{DatasetDef, Index};
 use esker_model::query::Request;
 use esker_model::record::Update;
 use esker_model::schema::KeyType;
 use parking_lot::Mutex;
 
-use crate::hooked::Hooked;
+use crate::hooked::{Hook, Hooked};
 use crate::hooks::{OnWrites, Writes};
 use crate::net::Net;
-use crate::scenes::{MINUTE, dataset, key, options, put, rest, scene};
+use crate::scenes::{CALM, MINUTE, dataset, key, options, put, rest, scene};
 
 const HOUR: i64 = 3_600_000;
 
@@ -188,4 +189,87 @@ fn a_write_goes_on_when_its_process_sees_another_version_of_the_catalog() {
             }
         });
     }
+}
+
+/// Lets compare-and-sets of a row wait before they are sent.
+struct SlowSwaps {
+    net: Arc<Net>,
+    partition: &'static [u8],
+    millis: u64,
+    /// When each has begun to wait.
+    begun: Mutex<Vec<u64>>,
+    is_on: AtomicBool,
+}
+
+impl SlowSwaps {
+    fn new(net: &Arc<Net>, partition: &'static [u8], millis: u64) -> Arc<Hooked<SlowSwaps>> {
+        let hook = SlowSwaps {
+            net: net.clone(),
+            partition,
+            millis,
+            begun: Mutex::default(),
+            is_on: AtomicBool::new(false),
+        };
+        Hooked::new(net.clone(), hook)
+    }
+
+    fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::SeqCst);
+    }
+}
+
+impl Hook for SlowSwaps {
+    fn swaps(&self, partition: &[u8]) {
+        if partition == self.partition && self.is_on.load(Ordering::SeqCst) {
+            self.begun.lock().push(self.net.now());
+            self.net.sleep(self.millis);
+        }
+    }
+}
+
+/// The change that adds an index took almost a minute, and a writer that had read the catalog just
+/// before it made its timestamp eleven seconds later. It wrote no entry, and the fill of the index
+/// left it out, since by its timestamp it knew the index.
+#[test]
+fn an_index_has_the_records_of_the_last_writer_that_does_not_know_it() {
+    let net = Net::new(CALM, 2);
+    let process = |cells: Arc<dyn Cells>| {
+        let store = Store::open(cells, false, options(&net, 0)).unwrap();
+        let dataset = store.dataset("d").unwrap();
+        (store, dataset)
+    };
+    let create = || {
+        put(&dataset(&net, 1), 1, 1);
+    };
+    net.run(vec![Box::new(create)]);
+    let slow = SlowSwaps::new(&net, b"catalog", 53_000);
+    let adds = || {
+        let (_store, dataset) = process(slow.clone());
+        slow.hook.set(true);
+        let (path, index) = ("m".parse().unwrap(), Index::composite().int());
+        let added = dataset.add_index(path, index, &mut |_| ControlFlow::Continue(()));
+        assert!(added.is_ok(), "{added:?}");
+    };
+    let writes = || {
+        let renewing = SlowSwaps::new(&net, b"writers", 11_000);
+        let (_store, dataset) = process(renewing.clone());
+        put(&dataset, 2, 2);
+        // The first change is for the number of the table.
+        while slow.hook.begun.lock().len() < 2 {
+            net.sleep(100);
+        }
+        net.sleep(52_500);
+        renewing.hook.set(true);
+        let mut batch = dataset.batch();
+        batch.put_json(br#"{"id":3,"n":3,"m":3}"#).unwrap();
+        batch.commit().unwrap();
+        renewing.hook.set(false);
+        assert_eq!(renewing.hook.begun.lock().len(), 1);
+        net.sleep(10 * MINUTE);
+        let mut found = dataset.find(&Request::of(field("m").eq(3))).unwrap();
+        assert_eq!(rest(&mut found), [(3, 3)]);
+        let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(checked.errors, [""; 0]);
+    };
+    net.run(vec![Box::new(adds), Box::new(writes)]);
 }
