@@ -15,6 +15,7 @@
 mod checks;
 mod client;
 mod clocks;
+mod deletions;
 mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;
