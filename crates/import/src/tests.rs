@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
 use crate::load::{End, Import};
-use crate::observer::Observer;
+use crate::observer::{Note, Observer};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::source::{Format, Source, sources};
 
@@ -321,6 +321,66 @@ fn a_resumed_import_rejects_each_line_once_and_none_of_an_earlier_import() {
     let report = import(false).run(&*dataset, &mut ());
     assert!(matches!(report.end, End::Complete));
     assert_eq!((report.resumed, report.rejected, rejected(&c)), (2, 1, 1));
+}
+
+/// Collects notes.
+#[derive(Default)]
+struct Noted(Vec<String>);
+
+impl Observer for Noted {
+    fn note(&mut self, note: &Note) {
+        self.0.push(note.to_string());
+    }
+}
+
+/// A power cut may leave a file of rejected lines shorter than the note of the batch says: an
+/// import that resumed was complete without those lines.
+#[test]
+fn an_import_whose_rejected_lines_are_lost_starts_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("plain:{}", dir.path().join("store").display());
+    let store = open(store, Mode::Create, esker::Options::default()).unwrap();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let input = dir.path().join("in.ndjson");
+    let lines = (0..3000).map(|id| match id {
+        7 | 9 | 2007 => "bad\n".to_string(),
+        _ => format!("{{\"id\":{id}}}\n"),
+    });
+    std::fs::write(&input, lines.collect::<String>()).unwrap();
+    let path = dir.path().join("in.ndjson.rejected");
+    let import = || Import::new(sources(std::slice::from_ref(&input), None).unwrap());
+    let whole = |text: &[u8]| text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for lost in ["all", "one", "a part", "the file"] {
+        let report = import()
+            .restart(true)
+            .run(&*dataset, &mut StopsEarly(false));
+        assert!(matches!(report.end, End::Stopped { .. }));
+        assert_eq!((report.rejected, rejected_lines(&input)), (2, vec![8, 10]));
+        let text = std::fs::read(&path).unwrap();
+        match lost {
+            "all" => std::fs::write(&path, "").unwrap(),
+            "one" => std::fs::write(&path, &text[..whole(&text)]).unwrap(),
+            "a part" => std::fs::write(&path, &text[..text.len() - 5]).unwrap(),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+        let mut noted = Noted::default();
+        let report = import().run(&*dataset, &mut noted);
+        assert!(matches!(report.end, End::Complete));
+        assert_eq!((report.resumed, report.records), (0, 2997), "{lost}");
+        assert_eq!(
+            (report.rejected, rejected_lines(&input)),
+            (3, vec![8, 10, 2008])
+        );
+        assert!(
+            noted
+                .0
+                .iter()
+                .any(|note| note.contains("in.ndjson.rejected")),
+            "{noted:?}",
+            noted = noted.0
+        );
+    }
 }
 
 /// The lines that a file of rejected lines names.
