@@ -539,6 +539,70 @@ impl Read for Slowly {
     }
 }
 
+/// Fails, or panics, behind its bytes.
+struct Failing {
+    bytes: Vec<u8>,
+    at: usize,
+    panics: bool,
+}
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            assert!(!self.panics, "a reader that panics");
+            return Err(std::io::Error::other("corrupt"));
+        }
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+/// An error behind a value without a line break, and a thread that panicked, were the end of the
+/// input.
+#[test]
+fn an_input_that_fails_is_not_complete_wherever_it_ends() {
+    let texts = [
+        (Format::Ndjson, "{\"id\":1}\n{\"id\":2}\nno record"),
+        (Format::Ndjson, "no record"),
+        (Format::Ndjson, "{\"id\":1}\n{\"id\":2"),
+        (Format::Ndjson, "[{\"id\":1},no"),
+        (Format::Lines, "{\"id\":1}\nno record"),
+        (Format::Csv, "id,n\n1,2\n3,4"),
+        (Format::Csv, "id,n\n1,2\n3,\"4"),
+    ];
+    for (format, text) in texts {
+        for panics in [false, true] {
+            for records in [None, Some(vec!["Records".to_string()])] {
+                let source = Source {
+                    path: None,
+                    format,
+                    size: None,
+                    delimiter: None,
+                    records,
+                };
+                let bytes = text.as_bytes().to_vec();
+                let reader = Failing {
+                    bytes,
+                    at: 0,
+                    panics,
+                };
+                let mut feed = Feed::of(source, Box::new(reader));
+                let mut last = None;
+                while let Some(event) = feed.next() {
+                    last = Some(matches!(event, Event::Failed { .. }));
+                    if last == Some(true) {
+                        break;
+                    }
+                }
+                assert_eq!(last, Some(true), "{text:?}, a panic: {panics}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_read_does_not_depend_on_how_it_comes() {
     let json = [
