@@ -188,10 +188,20 @@ struct Copy {
     read_at: u64,
 }
 
+/// A copy that a later one has replaced.
+#[derive(Debug)]
+struct Former {
+    edition: Edition,
+    /// By the steady clock, before it was read.
+    read_at: u64,
+}
+
 /// What a process knows.
 #[derive(Default)]
 struct Known {
     copy: Option<Copy>,
+    /// The copies before it that may still be used, of the same keyspace.
+    former: Vec<Former>,
     /// How often the copy has become another one.
     changes: u64,
 }
@@ -234,9 +244,12 @@ impl Catalogs {
     pub(crate) fn is_recent(&self, edition: Edition) -> bool {
         let now = self.clocks.steady();
         let known = self.known.lock();
-        let copy = known.copy.as_ref();
-        let copy = copy.filter(|copy| copy.catalog.edition() == edition);
-        copy.is_some_and(|copy| now.saturating_sub(copy.read_at) < CATALOG_AGE)
+        // Writes that another thread began with an earlier copy go on.
+        let former = known.former.iter().map(|of| (of.edition, of.read_at));
+        let copy = known.copy.iter();
+        let copy = copy.map(|copy| (copy.catalog.edition(), copy.read_at));
+        let mut read = copy.chain(former).filter(|(of, _)| *of == edition);
+        read.any(|(_, read_at)| now.saturating_sub(read_at) < CATALOG_AGE)
     }
 
     fn stored(&self) -> Result<Option<Vec<u8>>> {
@@ -280,7 +293,15 @@ impl Catalogs {
         }
         let catalog = Arc::new(catalog);
         let copy = Copy { catalog, read_at };
-        known.copy = Some(copy.clone());
+        let replaced = known.copy.replace(copy.clone());
+        known.former.extend(replaced.map(|replaced| Former {
+            edition: replaced.catalog.edition(),
+            read_at: replaced.read_at,
+        }));
+        let (now, keyspace) = (self.clocks.steady(), copy.catalog.keyspace);
+        known.former.retain(|of| {
+            of.edition.keyspace == keyspace && now.saturating_sub(of.read_at) < CATALOG_AGE
+        });
         known.changes += 1;
         Some(copy)
     }

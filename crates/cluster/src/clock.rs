@@ -43,17 +43,20 @@ impl Checked {
 
     /// This machine's time, which does not differ from the cluster's by more than the bound.
     pub(crate) fn wall(&self) -> Result<u64> {
-        let known = *self.last.lock();
-        let steady = self.clocks.steady();
-        let wall = self.clocks.wall();
-        let is_good = known.is_some_and(|last| {
-            let is_fresh = steady.saturating_sub(last.at) < GOOD;
-            is_fresh && (offset(wall, steady) - last.offset).abs() < SET
-        });
-        if !is_good {
+        for _ in 0..TRIES {
+            let known = *self.last.lock();
+            let steady = self.clocks.steady();
+            let wall = self.clocks.wall();
+            let is_good = known.is_some_and(|last| {
+                let is_fresh = steady.saturating_sub(last.at) < GOOD;
+                is_fresh && (offset(wall, steady) - last.offset).abs() < SET
+            });
+            if is_good {
+                return Ok(wall);
+            }
             self.now()?;
         }
-        Ok(self.clocks.wall())
+        Err(too_slow())
     }
 
     /// The cluster's time; fails if this machine's clock is too far from it.
@@ -79,11 +82,14 @@ impl Checked {
                 return Ok(now);
             }
         }
-        Err(Error::Unavailable(
-            "the cluster answers too slowly to compare this machine's clock with its own"
-                .to_string(),
-        ))
+        Err(too_slow())
     }
+}
+
+fn too_slow() -> Error {
+    Error::Unavailable(
+        "the cluster answers too slowly to compare this machine's clock with its own".to_string(),
+    )
 }
 
 fn offset(wall: u64, steady: u64) -> i64 {

@@ -95,7 +95,8 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     let known = newest.as_ref().map_or(0, |newest| newest.at);
     // Of an old head there is no version because its put was made to stay dead, or because it was
     // removed since, and all that came after it, too.
-    let is_recent = |head: &&Head| millis(head.at) + GRACE > shared.clocks().wall();
+    let now = shared.checked_wall()?;
+    let is_recent = |head: &&Head| millis(head.at) + GRACE > now;
     let unfinished = head.as_ref().filter(|head| head.at > known);
     if let Some(head) = unfinished.filter(is_recent) {
         let version = bound.version(key, head.at, head.record.as_deref());
@@ -110,7 +111,7 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
         return Ok(true);
     };
     let last = newest.as_ref().map_or(0, |newest| newest.at);
-    let at = operation.stamp(last.max(head.map_or(0, |head| head.at)));
+    let at = operation.stamp(last.max(head.map_or(0, |head| head.at)))?;
     let entries: Vec<_> = change.entries(at).collect();
     operation.write(entries.clone())?;
     operation.check()?;

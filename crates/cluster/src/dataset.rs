@@ -1,6 +1,6 @@
 //! A dataset: its operations.
 
-use std::ops::{Bound as Edge, ControlFlow};
+use std::ops::Bound as Edge;
 use std::sync::Arc;
 
 use esker_coding::{Seq, Slice};
@@ -289,40 +289,6 @@ impl Dataset {
             (Some(error), _) => Err(error),
             (None, Err(error)) => Err(error.into()),
             (None, Ok(())) => Ok(before),
-        }
-    }
-
-    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and
-    /// can stop the deletion. Returns the number.
-    ///
-    /// # Errors
-    /// As [`Dataset::find`].
-    pub fn delete_where(
-        &self,
-        request: &Request,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<u64> {
-        let mut request = request.clone();
-        request.order = Order::Any;
-        let mut answer = self.find(&request)?;
-        let mut batch = self.batch();
-        let mut count = 0;
-        loop {
-            let next = answer.next_record()?;
-            let is_end = next.is_none();
-            if let Some(record) = next {
-                batch.delete(record.key())?;
-            }
-            if batch.len() >= 512 || (is_end && !batch.is_empty()) {
-                count += batch.len() as u64;
-                batch.commit()?;
-                if progress(count).is_break() {
-                    return Ok(count);
-                }
-            }
-            if is_end {
-                return Ok(count);
-            }
         }
     }
 }

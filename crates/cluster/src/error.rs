@@ -50,6 +50,14 @@ pub enum Error {
         /// The bound, in milliseconds.
         bound: u64,
     },
+    /// A new timestamp must be later than one that is too far ahead of this machine's clock: of a
+    /// record of the key, or of the process's last write. Writers made it whose clock was wrong.
+    TimestampAhead {
+        /// By how much, in milliseconds.
+        ahead: u64,
+        /// The bound, in milliseconds.
+        bound: u64,
+    },
     /// The store was opened for reading.
     ReadOnly,
     /// Stored data cannot be read; the text says which.
@@ -80,6 +88,10 @@ impl fmt::Display for Error {
                 "the clock of this machine is {} ms {} the cluster's; writes need it within {bound} ms",
                 ahead.unsigned_abs(),
                 if *ahead > 0 { "ahead of" } else { "behind" }
+            ),
+            Error::TimestampAhead { ahead, bound } => write!(
+                f,
+                "a record or this process's last write has a timestamp that is {ahead} ms ahead of this machine's clock, over the bound of {bound} ms: a clock was wrong when it was written"
             ),
             Error::ReadOnly => f.write_str("the store is open for reading only"),
             Error::Damaged(what) => write!(f, "damaged: {what}"),

@@ -66,7 +66,8 @@ pub type OnIndex<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 type OnVersion<'v> = dyn FnMut(&[u8], Version, &[u8]) -> Result<()> + 'v;
 
 impl Dataset {
-    /// Adds an index of the kind `composite`. Takes over a minute: all writers must know it first.
+    /// Adds an index of the kind `composite`. Takes about two minutes: all writers must know it
+    /// first.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Busy`] while another one is unfinished; [`Error::BadInput`] if a

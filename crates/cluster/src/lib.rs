@@ -8,7 +8,7 @@
 //! | timestamps, clocks, bounds | `time`, `clock` |
 //! | datasets, leases of writers | `catalog`, `writer`, `bound` |
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
-//! | writes: entries, then the record | `write`, `conditional` |
+//! | writes: entries, then the record | `write`, `conditional`, `deletion` |
 //! | the state of a dataset | `summary` |
 //! | queries | `view`, `find`, `scan`, `part`, `values` |
 //! | candidates of indexes | `probe`, `sources`, `candidates`, `intersect` |
@@ -26,6 +26,7 @@ mod clock;
 mod conditional;
 mod counts;
 mod dataset;
+mod deletion;
 mod error;
 #[cfg(feature = "experimental")]
 #[doc(hidden)]

@@ -48,7 +48,7 @@ impl Dataset {
             let rows = self.shared.cells.swapped(&table, &partition)?;
             let before = rows.into_iter().find(|cell| cell.row == name.as_bytes());
             let before = before.map(|cell| cell.value);
-            let at = operation.stamp(0).to_be_bytes();
+            let at = operation.stamp(0)?.to_be_bytes();
             let to = value.map(|value| [&at[..], value].concat());
             if before.is_none() && to.is_none() {
                 return Ok(());

@@ -6,9 +6,11 @@
 //! Timestamps of one writer ascend even if its clock does not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_coding::Seq;
+
+use crate::error::{Error, Result};
 
 /// 2020-01-01, in milliseconds since 1970.
 pub(crate) const EPOCH: u64 = 1_577_836_800_000;
@@ -20,6 +22,11 @@ pub(crate) const WRITERS: u16 = 1 << WRITER_BITS;
 /// The largest difference between the clock of a writer and that of the cluster, in milliseconds:
 /// other writers are refused.
 pub const CLOCK_BOUND: u64 = 2_000;
+/// A timestamp may be ahead of its writer's clock by this, in milliseconds: the clock of another
+/// writer, or of the same one before it was set, may have been ahead of the cluster's by the bound
+/// while this one is behind it by the bound. A comparison of clocks is exact to some hundred
+/// milliseconds.
+pub(crate) const STAMP_LEAD: u64 = 2 * CLOCK_BOUND + 500;
 /// A writer acknowledges no write that takes longer, in milliseconds.
 pub(crate) const DEADLINE: u64 = 20_000;
 /// An index entry without a record may be removed after this time, in milliseconds.
@@ -29,9 +36,14 @@ pub(crate) const GRACE: u64 = 60_000;
 pub(crate) const VIEW: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
-/// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
-/// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
-pub(crate) const LEAD: u64 = 60_000;
+/// Changes of the catalog that all writers must know take effect after this time, in milliseconds.
+pub(crate) const LEAD: u64 = 100_000;
+/// The longest time from reading the cluster's clock for a change of the catalog to the change, in
+/// milliseconds: a compare-and-set without an answer is sent again for half a minute, each attempt
+/// has a timeout, and what became of it is read then.
+const SLOWEST_CHANGE: u64 = 80_000;
+// A writer that has read the catalog just before the change makes timestamps by its copy.
+const _: () = assert!(LEAD >= SLOWEST_CHANGE + CATALOG_AGE + 2 * CLOCK_BOUND);
 /// A deletion that is all that is left of a key is kept for this time, in milliseconds. A put that
 /// was not acknowledged may lie at one node alone until the cluster's own repair finds it, which
 /// must run at least every ten days.
@@ -54,7 +66,8 @@ pub trait Clocks: Send + Sync {
     /// The time of day, in milliseconds since 1970.
     fn wall(&self) -> u64;
 
-    /// Milliseconds since some moment; never goes back.
+    /// Milliseconds since some moment; never goes back, and counts the time that the machine was
+    /// suspended.
     fn steady(&self) -> u64;
 
     /// Waits.
@@ -64,15 +77,32 @@ pub trait Clocks: Send + Sync {
 /// The clocks of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClocks {
-    begun: Instant,
+    begun: u64,
 }
 
 impl Default for SystemClocks {
     fn default() -> SystemClocks {
-        SystemClocks {
-            begun: Instant::now(),
-        }
+        SystemClocks { begun: running() }
     }
+}
+
+/// Milliseconds that the machine has run, or was suspended. The clock of [`std::time::Instant`]
+/// stands still in suspension.
+#[cfg(target_os = "linux")]
+fn running() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Milliseconds since the first call. Where this does not count suspension, writers compare it with
+/// the wall clock.
+#[cfg(not(target_os = "linux"))]
+fn running() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Clocks for SystemClocks {
@@ -84,7 +114,7 @@ impl Clocks for SystemClocks {
     }
 
     fn steady(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        running().saturating_sub(self.begun)
     }
 
     fn sleep(&self, millis: u64) {
@@ -111,19 +141,24 @@ impl Stamps {
     }
 
     /// A timestamp of the millisecond `wall`, or a later one: later than all before it, and than
-    /// `after`.
-    pub(crate) fn next(&self, wall: u64, after: Seq) -> Seq {
+    /// `after`. Fails if it would be ahead of `wall` by more than [`STAMP_LEAD`].
+    pub(crate) fn next(&self, wall: u64, after: Seq) -> Result<Seq> {
         let now = stamp(wall) >> WRITER_BITS;
-        let least = now.max((after >> WRITER_BITS) + 1);
-        let mut next = least;
-        // The closure always returns a value, so the update succeeds.
-        let _ = self
+        let least = now.max((after >> WRITER_BITS).saturating_add(1));
+        let most = stamp(wall + STAMP_LEAD) >> WRITER_BITS;
+        let next = |last: u64| least.max(last + 1);
+        let made = self
             .last
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| {
-                next = least.max(last + 1);
-                Some(next)
+                Some(next(last)).filter(|next| *next <= most)
             });
-        next << WRITER_BITS | u64::from(self.writer)
+        match made {
+            Ok(last) => Ok(next(last) << WRITER_BITS | u64::from(self.writer)),
+            Err(last) => Err(Error::TimestampAhead {
+                ahead: millis(next(last) << WRITER_BITS).saturating_sub(wall),
+                bound: STAMP_LEAD,
+            }),
+        }
     }
 
     /// The millisecond of the last timestamp.
@@ -142,23 +177,53 @@ mod tests {
         let stamps = Stamps::new(3, None);
         let wall = 1_800_000_000_000;
         let mut last = 0;
-        for wall in [wall, wall, wall - 5_000, wall + 1, 0, wall + 1] {
-            let next = stamps.next(wall, 0);
+        for wall in [wall, wall, wall - 4_000, wall + 1, wall - 4_400, wall + 1] {
+            let next = stamps.next(wall, 0).unwrap();
             assert!(next > last);
             assert_eq!(next & u64::from(WRITERS - 1), 3);
             last = next;
         }
         assert_eq!(millis(last), wall + 1);
-        assert!(stamps.next(wall, last + 10_000) > last + 10_000);
+        assert!(stamps.next(wall, last + 10_000).unwrap() > last + 10_000);
         // A new number does not make them begin anew.
-        let last = stamps.next(wall, 0);
-        assert!(Stamps::new(2, Some(&stamps)).next(wall - 5_000, 0) > last);
+        let last = stamps.next(wall, 0).unwrap();
+        let renewed = Stamps::new(2, Some(&stamps));
+        assert!(renewed.next(wall - 4_000, 0).unwrap() > last);
+    }
+
+    #[test]
+    fn a_timestamp_that_is_far_ahead_of_the_clock_is_refused() {
+        let wall = 1_800_000_000_000;
+        let stamps = Stamps::new(3, None);
+        let first = stamps.next(wall, stamp(wall + STAMP_LEAD - 1)).unwrap();
+        let refused = |made: Result<Seq>| matches!(made, Err(Error::TimestampAhead { .. }));
+        // Of another writer's record.
+        assert!(refused(stamps.next(wall, stamp(wall + STAMP_LEAD + 1))));
+        assert!(refused(stamps.next(wall, Seq::MAX)));
+        // Of its own, since the clock was set back: until the clock has come near again.
+        assert!(refused(stamps.next(wall - 10, 0)));
+        assert!(stamps.next(wall, 0).unwrap() > first);
+    }
+
+    /// The steady clock stood still while the machine was suspended.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_steady_clock_counts_from_the_start_of_the_machine() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
+            (seconds * 1000.0) as u64
+        };
+        let before = uptime();
+        let now = running();
+        // The text has steps of ten milliseconds.
+        assert!((before..=uptime() + 10).contains(&now), "{before} {now}");
     }
 
     #[test]
     fn a_timestamp_is_a_sequence_number_until_2089() {
         let end = EPOCH + (1 << 41) - 1;
-        assert!(Stamps::new(WRITERS - 1, None).next(end, 0) <= MAX_SEQ);
+        assert!(Stamps::new(WRITERS - 1, None).next(end, 0).unwrap() <= MAX_SEQ);
         assert!(end > 3_770_000_000_000, "{end}");
     }
 
@@ -166,7 +231,7 @@ mod tests {
     fn writers_never_share_a_timestamp() {
         let (a, b) = (Stamps::new(1, None), Stamps::new(2, None));
         for _ in 0..1000 {
-            assert_ne!(a.next(EPOCH + 9, 0), b.next(EPOCH + 9, 0));
+            assert_ne!(a.next(EPOCH + 9, 0).unwrap(), b.next(EPOCH + 9, 0).unwrap());
         }
     }
 }

@@ -98,31 +98,37 @@ pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,
     edition: Edition,
+    /// By the steady clock, and by the wall clock.
     begun: u64,
+    begun_wall: u64,
 }
 
 impl<'s> Operation<'s> {
     pub(crate) fn begin(shared: &'s Shared, bound: &Bound) -> Result<Operation<'s>> {
         shared.check_writes()?;
         let lease = shared.writers.lease(bound.edition.keyspace)?;
-        let begun = shared.clocks().steady();
+        let clocks = shared.clocks();
         Ok(Operation {
             shared,
             lease,
             edition: bound.edition,
-            begun,
+            begun: clocks.steady(),
+            begun_wall: clocks.wall(),
         })
     }
 
-    /// A new timestamp, later than `after`.
-    pub(crate) fn stamp(&self, after: Seq) -> Seq {
-        self.lease.stamps.next(self.shared.clocks().wall(), after)
+    /// A new timestamp, later than `after`, by a clock that is compared with the cluster's.
+    pub(crate) fn stamp(&self, after: Seq) -> Result<Seq> {
+        self.lease.stamps.next(self.shared.checked_wall()?, after)
     }
 
     /// Fails if the operation must not be acknowledged, or go on.
     pub(crate) fn check(&self) -> Result<()> {
         let shared = self.shared;
-        let elapsed = shared.clocks().steady().saturating_sub(self.begun);
+        let clocks = shared.clocks();
+        let elapsed = clocks.steady().saturating_sub(self.begun);
+        // Not every system's steady clock counts the time that the machine was suspended.
+        let elapsed = elapsed.max(clocks.wall().saturating_sub(self.begun_wall));
         let is_in_time = elapsed < DEADLINE;
         if is_in_time
             && shared.writers.is_valid(&self.lease)
@@ -171,7 +177,7 @@ fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result
     let is_noted = shared.cells.has_compaction_hook(&bound.data);
     for change in group.iter_mut() {
         change.bind(&bound);
-        let at = operation.stamp(0);
+        let at = operation.stamp(0)?;
         let own = entries.len();
         entries.extend(change.entries(at));
         let noted = entries.get(own..).filter(|_| is_noted);

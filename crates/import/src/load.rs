@@ -240,7 +240,14 @@ impl Import {
                 u64::MAX
             };
             let most = rejected.as_ref().and_then(|counts| counts.get(at).copied());
-            rejects.resume(last, most).map_err(unread)?;
+            if !rejects.resume(last, most).map_err(unread)? {
+                observer.note(&Note::RejectsLost {
+                    path: rejects.path().to_path_buf(),
+                });
+                self.rejected = 0;
+                self.rejects.iter_mut().for_each(Rejects::start_over);
+                return Ok(());
+            }
             self.rejected += rejects.count();
         }
         (self.loaded, self.resumed) = (loaded, loaded);
@@ -253,6 +260,11 @@ impl Import {
         self.committed = place;
         self.feed.skip_to(place);
         Ok(())
+    }
+
+    fn sync_rejects(&mut self) -> Result<()> {
+        let mut rejects = self.rejects.iter_mut();
+        rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))
     }
 
     fn flush_rejects(&mut self) -> Result<()> {
@@ -287,8 +299,6 @@ impl Import {
         is_last: bool,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
-        // The import does not read earlier rejected lines again, so they must be in the file.
-        self.flush_rejects()?;
         let replaced = self.replaced.count();
         self.replaced.look(dataset)?;
         let records = batch.len() as u64;
@@ -320,6 +330,9 @@ impl Import {
         batch: &mut dyn Batch,
         progress: Progress,
     ) -> Result<()> {
+        // The import does not read earlier rejected lines again. The note may be on the disk at any
+        // moment after the commit, so they must be there before.
+        self.sync_rejects()?;
         if progress.is_last {
             self.resume.forget(batch)?;
         } else {
@@ -458,9 +471,6 @@ impl Import {
         end: &End,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
-        // The last commit says that these lines are done, and is synced.
-        let mut rejects = self.rejects.iter_mut();
-        rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))?;
         // Unless the import is complete, the cause may be repaired, and then it resumes here.
         let is_last = matches!(end, End::Complete);
         if is_last || !batch.is_empty() {

@@ -34,6 +34,12 @@ pub enum Note {
     /// An earlier import of these files was interrupted, and the files have changed since: the
     /// import starts over.
     Changed,
+    /// An earlier import of these files was interrupted, and some of the lines that it had rejected
+    /// are no longer in their file: the import starts over.
+    RejectsLost {
+        /// The file.
+        path: PathBuf,
+    },
     /// An earlier import of these files was interrupted: this one resumes it.
     Resuming {
         /// The name of the input.
@@ -66,6 +72,11 @@ impl fmt::Display for Note {
         match self {
             Self::Changed => f.write_str(
                 "an interrupted load of these files is not resumed, because they have changed since: everything is loaded from the start",
+            ),
+            Self::RejectsLost { path } => write!(
+                f,
+                "an interrupted load of these files is not resumed, because lines that it had rejected are no longer in {}: everything is loaded from the start",
+                path.display()
             ),
             Self::Resuming {
                 name,

@@ -19,8 +19,12 @@ pub(crate) struct Rejects {
     /// The file cannot be created: lines are reported as notes instead.
     is_unwritable: bool,
     count: u64,
-    /// The number of these on lines that are done.
+    /// The number of these on lines that are done, and in the file.
     done: u64,
+    /// The file has lines that a power cut may take away.
+    is_unsynced: bool,
+    /// The folder has the file, also after a power cut.
+    is_named: bool,
 }
 
 impl Rejects {
@@ -31,21 +35,32 @@ impl Rejects {
             .as_os_str()
             .to_os_string();
         name.push(".rejected");
+        Self::at(name.into())
+    }
+
+    fn at(path: PathBuf) -> Self {
         Self {
-            path: name.into(),
+            path,
             file: None,
             is_unwritable: false,
             count: 0,
             done: 0,
+            is_unsynced: false,
+            is_named: false,
         }
     }
 
+    /// The path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Continues the file of an interrupted import: keeps the entries of lines up to `last`, at
-    /// most `most` of them. Later lines are read again.
-    pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<()> {
+    /// most `most` of them. Later lines are read again. Returns false if the file has fewer.
+    pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<bool> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
         // The last entry may be torn.
@@ -53,12 +68,13 @@ impl Rejects {
         let kept = text
             .split(|byte| *byte == b'\n')
             .filter(|entry| line(entry).is_some_and(|line| line <= last));
-        let most = most.map_or(usize::MAX, |most| {
-            usize::try_from(most).unwrap_or(usize::MAX)
-        });
-        let kept: Vec<&[u8]> = kept.take(most).collect();
+        let noted = most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        let kept: Vec<&[u8]> = kept.take(noted.unwrap_or(usize::MAX)).collect();
+        if noted.is_some_and(|noted| kept.len() < noted) {
+            return Ok(false);
+        }
         if kept.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         self.count = kept.len() as u64;
         self.done = self.count;
@@ -74,7 +90,14 @@ impl Rejects {
         file.get_ref().sync_data()?;
         fs::rename(&new, &self.path)?;
         self.file = Some(file);
-        Ok(())
+        self.is_named = false;
+        Ok(true)
+    }
+
+    /// Forgets an interrupted import.
+    pub(crate) fn start_over(&mut self) {
+        let path = std::mem::take(&mut self.path);
+        *self = Self::at(path);
     }
 
     /// Writes the buffered lines to the file, so that they survive the end of the process.
@@ -112,6 +135,7 @@ impl Rejects {
         };
         let text = String::from_utf8_lossy(cut(text));
         let entry = json!({ "line": line, "reason": reason, "text": text });
+        self.is_unsynced = true;
         writeln!(file, "{entry}")
     }
 
@@ -122,7 +146,9 @@ impl Rejects {
 
     /// All lines so far are done: an import that is resumed does not read them again.
     pub(crate) fn set_done(&mut self) {
-        self.done = self.count;
+        if self.file.is_some() {
+            self.done = self.count;
+        }
     }
 
     /// The number of rejected lines that are done.
@@ -141,17 +167,22 @@ impl Rejects {
         }
     }
 
-    /// Writes the buffered lines to the disk, so that they survive a power cut.
+    /// Writes the lines since the last call to the disk, so that they survive a power cut.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        match &mut self.file {
-            Some(file) => {
-                file.flush()?;
-                file.get_ref().sync_data()?;
-                let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
-                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-            }
-            None => Ok(()),
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        if self.is_unsynced {
+            file.flush()?;
+            file.get_ref().sync_data()?;
+            self.is_unsynced = false;
         }
+        if !self.is_named {
+            let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+            self.is_named = true;
+        }
+        Ok(())
     }
 
     /// Writes the buffered lines and returns the path of the file, if there is one.

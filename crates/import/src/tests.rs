@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
 use crate::load::{End, Import};
-use crate::observer::Observer;
+use crate::observer::{Note, Observer};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::source::{Format, Source, sources};
 
@@ -323,6 +323,66 @@ fn a_resumed_import_rejects_each_line_once_and_none_of_an_earlier_import() {
     assert_eq!((report.resumed, report.rejected, rejected(&c)), (2, 1, 1));
 }
 
+/// Collects notes.
+#[derive(Default)]
+struct Noted(Vec<String>);
+
+impl Observer for Noted {
+    fn note(&mut self, note: &Note) {
+        self.0.push(note.to_string());
+    }
+}
+
+/// A power cut may leave a file of rejected lines shorter than the note of the batch says: an
+/// import that resumed was complete without those lines.
+#[test]
+fn an_import_whose_rejected_lines_are_lost_starts_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("plain:{}", dir.path().join("store").display());
+    let store = open(store, Mode::Create, esker::Options::default()).unwrap();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let input = dir.path().join("in.ndjson");
+    let lines = (0..3000).map(|id| match id {
+        7 | 9 | 2007 => "bad\n".to_string(),
+        _ => format!("{{\"id\":{id}}}\n"),
+    });
+    std::fs::write(&input, lines.collect::<String>()).unwrap();
+    let path = dir.path().join("in.ndjson.rejected");
+    let import = || Import::new(sources(std::slice::from_ref(&input), None).unwrap());
+    let whole = |text: &[u8]| text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for lost in ["all", "one", "a part", "the file"] {
+        let report = import()
+            .restart(true)
+            .run(&*dataset, &mut StopsEarly(false));
+        assert!(matches!(report.end, End::Stopped { .. }));
+        assert_eq!((report.rejected, rejected_lines(&input)), (2, vec![8, 10]));
+        let text = std::fs::read(&path).unwrap();
+        match lost {
+            "all" => std::fs::write(&path, "").unwrap(),
+            "one" => std::fs::write(&path, &text[..whole(&text)]).unwrap(),
+            "a part" => std::fs::write(&path, &text[..text.len() - 5]).unwrap(),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+        let mut noted = Noted::default();
+        let report = import().run(&*dataset, &mut noted);
+        assert!(matches!(report.end, End::Complete));
+        assert_eq!((report.resumed, report.records), (0, 2997), "{lost}");
+        assert_eq!(
+            (report.rejected, rejected_lines(&input)),
+            (3, vec![8, 10, 2008])
+        );
+        assert!(
+            noted
+                .0
+                .iter()
+                .any(|note| note.contains("in.ndjson.rejected")),
+            "{noted:?}",
+            noted = noted.0
+        );
+    }
+}
+
 /// The lines that a file of rejected lines names.
 fn rejected_lines(input: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(format!("{}.rejected", input.display()));
@@ -476,6 +536,70 @@ impl Read for Slowly {
         buffer[..length].copy_from_slice(&rest[..length]);
         self.at += length;
         Ok(length)
+    }
+}
+
+/// Fails, or panics, behind its bytes.
+struct Failing {
+    bytes: Vec<u8>,
+    at: usize,
+    panics: bool,
+}
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            assert!(!self.panics, "a reader that panics");
+            return Err(std::io::Error::other("corrupt"));
+        }
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+/// An error behind a value without a line break, and a thread that panicked, were the end of the
+/// input.
+#[test]
+fn an_input_that_fails_is_not_complete_wherever_it_ends() {
+    let texts = [
+        (Format::Ndjson, "{\"id\":1}\n{\"id\":2}\nno record"),
+        (Format::Ndjson, "no record"),
+        (Format::Ndjson, "{\"id\":1}\n{\"id\":2"),
+        (Format::Ndjson, "[{\"id\":1},no"),
+        (Format::Lines, "{\"id\":1}\nno record"),
+        (Format::Csv, "id,n\n1,2\n3,4"),
+        (Format::Csv, "id,n\n1,2\n3,\"4"),
+    ];
+    for (format, text) in texts {
+        for panics in [false, true] {
+            for records in [None, Some(vec!["Records".to_string()])] {
+                let source = Source {
+                    path: None,
+                    format,
+                    size: None,
+                    delimiter: None,
+                    records,
+                };
+                let bytes = text.as_bytes().to_vec();
+                let reader = Failing {
+                    bytes,
+                    at: 0,
+                    panics,
+                };
+                let mut feed = Feed::of(source, Box::new(reader));
+                let mut last = None;
+                while let Some(event) = feed.next() {
+                    last = Some(matches!(event, Event::Failed { .. }));
+                    if last == Some(true) {
+                        break;
+                    }
+                }
+                assert_eq!(last, Some(true), "{text:?}, a panic: {panics}");
+            }
+        }
     }
 }
 

@@ -26,6 +26,11 @@ pub(crate) trait Hook: Send + Sync {
     /// After a page of a scan.
     fn scanned(&self) {}
 
+    /// Before a compare-and-set of a row of the partition.
+    fn swaps(&self, partition: &[u8]) {
+        let _ = partition;
+    }
+
     /// After a compare-and-set of a row; returns what the caller gets.
     fn swapped(&self, table: &str, partition: &[u8], found: Result<Swapped>) -> Result<Swapped> {
         let _ = (table, partition);
@@ -125,6 +130,7 @@ impl<H: Hook> Cells for Hooked<H> {
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
+        self.hook.swaps(partition);
         let found = self.called().swap(table, partition, row, expected, to);
         self.hook.swapped(table, partition, found)
     }

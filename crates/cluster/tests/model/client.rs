@@ -11,7 +11,7 @@ use esker_model::query::{Order, Request};
 use esker_model::record::{Record, Update};
 use esker_model::schema::{KeyType, Value};
 
-use crate::history::{Answered, Asked, Expected, Found, Place, Written};
+use crate::history::{Answered, Asked, Deletion, Expected, Found, Place, Written};
 use crate::net::Skewed;
 use crate::world::World;
 
@@ -27,6 +27,10 @@ const WAIT: u64 = 130_000;
 pub(crate) enum Do {
     Put(u64, u64),
     Delete(u64),
+    DeleteWhere {
+        value: u64,
+        range: bool,
+    },
     Update(u64, u64),
     Insert(u64, u64),
     /// Puts if the record is the one that this client saw last.
@@ -198,6 +202,9 @@ impl<'w> Client<'w> {
                 let done = batch.delete(&key(at)).and_then(|()| batch.commit());
                 self.end(write, &done, None);
             }
+            Do::DeleteWhere { value, range } => {
+                self.delete_where(&dataset, condition(value, range));
+            }
             Do::Update(at, value) => self.update(&dataset, at, value),
             Do::Get(at) => self.get(&dataset, at),
             Do::Find {
@@ -249,6 +256,19 @@ impl<'w> Client<'w> {
         let done = added.and_then(|()| batch.commit());
         let before = (expected == Expected::New).then_some(None);
         self.end(write, &done, before);
+    }
+
+    /// One write of the history for all keys.
+    fn delete_where(&self, dataset: &Dataset, (condition, values): (Expr, BTreeSet<u64>)) {
+        let write = self.begin(KEYS, None, Expected::Nothing);
+        self.world.history.lock().deletions.push(Deletion {
+            write,
+            values,
+            ahead: self.skew,
+        });
+        let request = Request::of(condition);
+        let done = dataset.delete_where(&request, &mut |_| ControlFlow::Continue(()));
+        self.end(write, &done.map(|_| ()), None);
     }
 
     fn update(&self, dataset: &Dataset, at: u64, value: u64) {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use esker_cluster::{CLOCK_BOUND, millis};
+
 /// A key: the place of its dataset, and its number.
 pub(crate) type Place = (usize, u64);
 
@@ -59,9 +61,20 @@ pub(crate) struct Answered {
     pub(crate) ended: u64,
 }
 
+/// A deletion by condition.
+pub(crate) struct Deletion {
+    /// The number of the write.
+    pub(crate) write: u64,
+    /// The values that satisfy the condition.
+    pub(crate) values: BTreeSet<u64>,
+    /// What the client's clock is ahead.
+    pub(crate) ahead: i64,
+}
+
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) writes: Vec<Written>,
+    pub(crate) deletions: Vec<Deletion>,
     pub(crate) answers: Vec<Answered>,
     /// What was seen to be wrong at once.
     pub(crate) wrong: Vec<String>,
@@ -89,6 +102,9 @@ impl Judge<'_> {
             self.conditional(number);
         }
         self.decisions();
+        for deletion in &self.history.deletions {
+            self.deletion(deletion);
+        }
     }
 
     fn write(&self, number: u64) -> &Written {
@@ -299,6 +315,34 @@ impl Judge<'_> {
                 _ => newest.iter().any(|(_, other)| !self.is_deletion(*other)),
             };
             assert!(is_possible, "{of:?} was refused: {:?}", self.of(of.key));
+        }
+    }
+
+    /// A deletion by condition hides no record that did not satisfy it, and was acknowledged before
+    /// the deletion took its timestamp.
+    fn deletion(&self, of: &Deletion) {
+        // At least this long ago by any clock, also if its timestamp follows another one.
+        let ahead = CLOCK_BOUND as i64 * 3 + of.ahead;
+        for (key, stamps) in self.stamps {
+            for (at, _) in stamps.iter().filter(|(_, number)| *number == of.write) {
+                let begun = millis(*at).saturating_add_signed(-ahead);
+                let Some((seen, last)) = self.last(*key, begun).filter(|(seen, _)| seen < at)
+                else {
+                    continue;
+                };
+                let meets = |number: u64| {
+                    let value = self.write(number).value;
+                    value.is_some_and(|value| of.values.contains(&value))
+                };
+                let mut between = self.later(*key, seen, u64::MAX, of.write).into_iter();
+                let is_hidden = between.any(|(other, number)| other < *at && meets(number));
+                assert!(
+                    meets(last) || self.is_deletion(last) || is_hidden,
+                    "{key:?}: {at} deletes {seen}, which is of {:?}, by {:?}",
+                    self.write(last),
+                    of.values
+                );
+            }
         }
     }
 

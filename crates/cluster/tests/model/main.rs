@@ -14,6 +14,8 @@
 
 mod checks;
 mod client;
+mod clocks;
+mod deletions;
 mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;

@@ -254,7 +254,7 @@ impl esker_sim::world::World for World {
 }
 
 fn act(random: &mut fastrand::Rng, at: u64, value: u64) -> Do {
-    match random.u32(0..52) {
+    match random.u32(0..54) {
         0..11 => Do::Put(at, value),
         11..15 => Do::Delete(at),
         15..19 => Do::Update(at, value),
@@ -287,6 +287,10 @@ fn act(random: &mut fastrand::Rng, at: u64, value: u64) -> Do {
         },
         45 => Do::Check,
         46..50 => Do::Wait([3_000, 10_000, 70_000, HOUR, 4 * HOUR, 12 * DAY][random.usize(0..6)]),
-        _ => Do::Kill(random.u32(0..12)),
+        50..52 => Do::Kill(random.u32(0..12)),
+        _ => Do::DeleteWhere {
+            value,
+            range: random.bool(),
+        },
     }
 }

@@ -1,8 +1,10 @@
 //! The keys that differ between two sides, within the ranges whose sums differ.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use esker::{Error, Key, Record, Result};
+use esker::{Error, Key, Result};
+use esker_model::definition::Expiry;
 use esker_model::record::RecordRef;
 use esker_store::{Dataset, Records};
 
@@ -137,27 +139,32 @@ pub(super) struct Sides<'a> {
     pub(super) source: &'a dyn Records,
     pub(super) target: &'a dyn Dataset,
     pub(super) versions: Versions,
-    /// Records expire: those that have expired on one side meanwhile are not differences.
-    pub(super) now: Option<u64>,
+    /// When records expire: those that have expired on one side meanwhile are not differences.
+    pub(super) expiry: Expiry,
 }
 
 impl Sides<'_> {
-    /// True if the record of a key has expired on one side, or will soon.
+    /// True if the record of a key has expired on one side, or may have.
     fn has_expired(&self, key: &Key, how: Unequal) -> Result<bool> {
-        let Some(now) = self.now else {
+        if !self.expiry.is_some() {
             return Ok(false);
-        };
+        }
         let record = match how {
             Unequal::Missing => self.source.get(key)?,
             Unequal::Extra => self.target.get(key)?,
             Unequal::Other => return Ok(false),
         };
-        let expiry = |record: &Record| RecordRef::expiry_of(record.stored());
-        Ok(match (how, record) {
-            (_, None) => true,
-            (Unequal::Missing, Some(record)) => expiry(&record).is_some_and(|at| at <= now),
-            (_, Some(record)) => expiry(&record).is_some(),
-        })
+        let Some(record) = record else {
+            return Ok(true);
+        };
+        let expiry = RecordRef::expiry_of(record.stored());
+        // A time to live began anew at the target: the record of the source has expired before it.
+        if how == Unequal::Extra && self.expiry.ttl.is_some() {
+            return Ok(expiry.is_some());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        Ok(expiry.is_some_and(|at| at <= now))
     }
 
     /// Records the first key of each range that differs.
@@ -186,7 +193,8 @@ impl Sides<'_> {
         let items = self.versions.of(self.source, &all)?;
         let mut gone = self.target.batch();
         for ((key, how), item) in keys.iter().zip(&items) {
-            if item.is_empty() && !self.has_expired(key, *how)? {
+            // Of a missing one there is nothing to delete, if the source has lost it since.
+            if item.is_empty() && *how != Unequal::Missing {
                 gone.delete(key)?;
             }
         }

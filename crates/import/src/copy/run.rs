@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use esker::{DatasetDef, Error, Request, Result};
 use esker_store::{Dataset, Records, Store};
@@ -343,13 +343,11 @@ impl Comparing<'_> {
     }
 
     fn sides(&self) -> Sides<'_> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         Sides {
             source: self.source,
             target: self.target,
             versions: self.versions,
-            now: self.source.def().expiry.is_some().then_some(now),
+            expiry: self.source.def().expiry,
         }
     }
 
@@ -383,7 +381,7 @@ impl Comparing<'_> {
             self.each(&all, read, is_stopped, &mut |key, how| {
                 sides.note((key, how), &mut named)
             })?;
-            if sides.now.is_some() {
+            if sides.expiry.is_some() {
                 named.retain(|range| range.first.is_some());
             }
             Ok(named)

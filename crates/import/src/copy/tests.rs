@@ -315,6 +315,45 @@ fn records_that_expire_meanwhile_are_no_differences() {
     assert_eq!(done.end, CopyEnd::Equal, "{done:?}");
 }
 
+/// A record at the target alone whose time is to come counted as one that expires: it was neither
+/// named nor deleted.
+#[test]
+fn a_record_that_was_deleted_at_the_source_is_a_difference_though_it_expires() {
+    let hour = Duration::from_secs(3600);
+    let expiring = [
+        (def().expires_as("until", esker::Type::TimeMs), true),
+        // The target's time to live begins anew, so the source's record may have expired.
+        (def().ttl(hour), false),
+    ];
+    for (expiring, is_named) in expiring {
+        let room = Room::new();
+        let (from, to) = (room.folder("a"), room.folder("b"));
+        let dataset = from.create_dataset("d", expiring).unwrap();
+        let mut batch = dataset.batch();
+        for id in 0..100 {
+            let json = format!(r#"{{"id":{id},"until":9000000000000}}"#);
+            batch.put_json(json.as_bytes()).unwrap();
+        }
+        batch.commit().unwrap();
+        assert_eq!(copied(&*from, &*to).end, CopyEnd::Equal);
+        let mut batch = dataset.batch();
+        batch.delete(&key(7)).unwrap();
+        batch.commit().unwrap();
+        match (copied(&*from, &*to).end, is_named) {
+            (CopyEnd::Unequal(differing), true) => {
+                assert_eq!(differing.len(), 1);
+                assert_eq!(differing[0].first, Some((key(7), Unequal::Extra)));
+            }
+            (end, is_named) => assert!(!is_named && end == CopyEnd::Equal, "{end:?}"),
+        }
+        let mending = StoreCopy::new(&*from, "it", &*to).mend(true);
+        let done = mending.run("d", &mut ()).unwrap();
+        assert_eq!((done.mended, &done.end), (1, &CopyEnd::Equal));
+        assert!(to.dataset("d").unwrap().get(&key(7)).unwrap().is_none());
+        assert_eq!(done.compared, Some((99, 99)));
+    }
+}
+
 #[test]
 fn a_named_snapshot_is_copied_as_it_was() {
     let room = Room::new();

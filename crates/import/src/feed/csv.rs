@@ -14,6 +14,9 @@ use super::table::{Renamed, Row, Table};
 /// The separators to detect, in order of preference.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
+/// The bytes of a header in which the separator is looked for.
+const HEADER_SEEN: usize = 1 << 20;
+
 /// Sends the rows of a source. Before each read, which may wait for a slow stream, the parsed rows
 /// are sent.
 pub(super) fn read(input: &mut Input<'_>, delimiter: Option<u8>) -> io::Result<()> {
@@ -85,7 +88,7 @@ fn named_delimiter(input: &mut Input<'_>) -> io::Result<Option<u8>> {
 /// often.
 fn likely_delimiter(input: &mut Input<'_>) -> io::Result<u8> {
     let mut at = 0;
-    while !matches!(input.byte(at)?, None | Some(b'\n' | b'\r')) {
+    while at < HEADER_SEEN && !matches!(input.byte(at)?, None | Some(b'\n' | b'\r')) {
         at += 1;
     }
     let rest = input.rest();
@@ -284,5 +287,39 @@ impl Rows<'_, '_> {
             ends: Vec::new(),
             reason: Some(format!("{what}{name}")),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A header that does not end, and the bytes that were read of it.
+    struct Endless<'r>(&'r AtomicUsize);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let read = self.0.fetch_add(buffer.len(), Ordering::Relaxed);
+            if read > 64 << 20 {
+                return Ok(0);
+            }
+            buffer.fill(b';');
+            Ok(buffer.len())
+        }
+    }
+
+    /// A file without a line break was read as a whole to find the separator.
+    #[test]
+    fn the_separator_is_found_in_the_first_bytes() {
+        let read = AtomicUsize::new(0);
+        let mut reader = Endless(&read);
+        let (sender, _receiver) = mpsc::sync_channel(1);
+        let mut input = Input::new(&mut reader, &sender);
+        assert_eq!(likely_delimiter(&mut input).unwrap(), b';');
+        assert!(read.load(Ordering::Relaxed) <= 2 << 20, "{read:?}");
     }
 }

@@ -207,7 +207,7 @@ impl<'a, 'b> Values<'a, 'b> {
                 None => return Ok(()),
                 Some(b'[') => self.array(is_first)?,
                 Some(b'{') => self.object(is_first)?,
-                Some(_) => self.line(),
+                Some(_) => self.line()?,
             }
             is_first = false;
             self.input.flush_large();
@@ -244,10 +244,7 @@ impl<'a, 'b> Values<'a, 'b> {
                 }
                 Some(b'{') => self.value(),
                 Some(b'[') => self.elements(&[]).map(|_| ()),
-                Some(_) => {
-                    self.line();
-                    Ok(())
-                }
+                Some(_) => self.line(),
             }?;
             self.input.flush_large();
         }
@@ -270,14 +267,18 @@ impl<'a, 'b> Values<'a, 'b> {
     }
 
     /// Takes a line that is no value as a value; parsing it as a record will give the reason.
-    fn line(&mut self) {
+    fn line(&mut self) -> io::Result<()> {
         loop {
             let rest = self.input.rest();
             match memchr(b'\n', rest) {
-                Some(end) => return self.input.give(end),
-                None if rest.len() > self.max || !matches!(self.input.fill(), Ok(true)) => {
+                Some(end) => {
+                    self.input.give(end);
+                    return Ok(());
+                }
+                None if rest.len() > self.max || !self.input.fill()? => {
                     let length = self.input.rest().len();
-                    return self.input.give(length);
+                    self.input.give(length);
+                    return Ok(());
                 }
                 None => {}
             }
@@ -414,7 +415,7 @@ impl<'a, 'b> Values<'a, 'b> {
                 Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                     self.value()?;
                 }
-                Some(_) => self.line(),
+                Some(_) => self.line()?,
             }
             self.input.flush_large();
         }

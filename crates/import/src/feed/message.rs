@@ -32,6 +32,8 @@ pub(crate) enum Message {
     Read(Shape),
     /// The source cannot be read further. It is the last message.
     Failed(String),
+    /// All sources were read. It is the last message.
+    End,
 }
 
 /// The shape of a source, if it is not one record per line.

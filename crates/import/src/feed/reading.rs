@@ -25,6 +25,7 @@ pub(super) fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<Atomic
             return;
         }
     }
+    let _ = sender.send(Message::End);
 }
 
 /// Sends the content of a source.

@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// they suffice.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
 
+/// Why the reading thread may end without a last message.
+const PANIC: &str = "the thread that reads it has ended unexpectedly";
+
 /// The stream of lines of all sources.
 pub struct Feed {
     receiver: Receiver<Message>,
@@ -59,6 +62,8 @@ pub struct Feed {
     size: Option<u64>,
     /// The arrival of the first message since the last pause.
     unpaused: Option<Instant>,
+    /// The last message was consumed.
+    is_ended: bool,
 }
 
 impl Feed {
@@ -92,6 +97,7 @@ impl Feed {
             names,
             size,
             unpaused: None,
+            is_ended: false,
         }
     }
 
@@ -162,6 +168,7 @@ impl Feed {
                     since = None;
                     continue;
                 }
+                // The next event is the end, or says that the reading failed.
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let mut look = |text: &[u8]| {
@@ -199,7 +206,7 @@ impl Feed {
                 }
                 Message::Long { text, .. } => look(text),
                 Message::Begin(at) => source = *at,
-                Message::Read(_) => {}
+                Message::Read(_) | Message::End => {}
                 Message::Failed(reason) => sample.failed = Some((source, reason.clone())),
             }
             self.queue.push_back(message);
@@ -263,7 +270,8 @@ impl Feed {
                                 self.unpaused = None;
                                 return Some(Event::Pause);
                             }
-                            Err(RecvTimeoutError::Disconnected) => return None,
+                            Err(RecvTimeoutError::Disconnected) if self.is_ended => return None,
+                            Err(RecvTimeoutError::Disconnected) => Message::Failed(PANIC.into()),
                         },
                     };
                     self.unpaused.get_or_insert_with(Instant::now);
@@ -291,7 +299,12 @@ impl Feed {
                                 text: &self.json,
                             });
                         }
+                        Message::End => {
+                            self.is_ended = true;
+                            return None;
+                        }
                         Message::Failed(reason) => {
+                            self.is_ended = true;
                             return Some(Event::Failed {
                                 source: self.source,
                                 line: self.line,
@@ -425,7 +438,9 @@ impl Feed {
         let mut feed = Self::start(Vec::new());
         feed.receiver = receiver;
         thread::spawn(move || {
-            let _ = read_source(&source, &mut *reader, &sender);
+            let read = read_source(&source, &mut *reader, &sender);
+            let _ = sender
+                .send(read.map_or_else(|e| Message::Failed(e.to_string()), |()| Message::End));
         });
         feed
     }

@@ -16,6 +16,7 @@ import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.RetriesExhaustedWithDetailsException;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.filter.FuzzyRowFilter;
@@ -101,9 +102,22 @@ final class RegionCluster implements Cluster {
         last = entry;
       }
       table.delete(deletes);
-    } catch (TableNotFoundException e) {
+    } catch (IOException e) {
+      if (!isNoTable(e)) {
+        throw e;
+      }
       LOG.info("{}: the index {} is gone", records, suffix);
     }
+  }
+
+  /** True if a table does not exist. A call with several rows throws one error for all of them. */
+  static boolean isNoTable(IOException e) {
+    if (e instanceof RetriesExhaustedWithDetailsException) {
+      List<Throwable> causes = ((RetriesExhaustedWithDetailsException) e).getCauses();
+      return !causes.isEmpty()
+          && causes.stream().allMatch(cause -> cause instanceof TableNotFoundException);
+    }
+    return e instanceof TableNotFoundException;
   }
 
   /** The rows of announcements begin with a hash: one of any value is looked for. */
