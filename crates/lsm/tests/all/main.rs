@@ -24,6 +24,7 @@ mod lookup;
 mod manifest;
 mod many;
 mod model;
+mod openings;
 mod parallel;
 mod parallel_faults;
 mod reader;

@@ -43,7 +43,7 @@ fn reader(fs: &Memory) -> Group {
     read_from(Arc::new(fs.clone())).unwrap()
 }
 
-fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
+pub(crate) fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
     let mut batch = Batch::new();
     batch.put(tree, key, value).unwrap();
     group.write(&mut batch, how).unwrap();
