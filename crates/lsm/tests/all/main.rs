@@ -28,6 +28,7 @@ mod openings;
 mod parallel;
 mod parallel_faults;
 mod reader;
+mod reader_failures;
 mod rename;
 mod settings;
 mod short_sessions;
