@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use super::reader::{contents, put, read_from, see_the_same, write_to};
 use crate::common::{DIR, small};
-use esker_lsm::{Durability, Error, Group, PlainTrees, Result, TreeId, TreeOptions, TreeProvider};
+use esker_lsm::{
+    Batch, Durability, Error, Group, PlainTrees, Result, Ticket, TreeId, TreeOptions, TreeProvider,
+};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
 
@@ -155,4 +157,74 @@ fn edits_that_were_applied_before_a_failure_are_shown() {
         assert_eq!(*shown.lock().unwrap(), ["c", "d", "t"], "{failing}");
     }
     assert!(failed > 1, "{failed}");
+}
+
+fn append(group: &Group, tree: TreeId, key: &[u8]) -> Ticket {
+    let mut batch = Batch::new();
+    batch.put(tree, key, b"waits").unwrap();
+    group.append(&mut batch, Durability::Sync).unwrap()
+}
+
+/// A writer that goes on in another manifest gives up the lock of the one that a reader has read.
+#[test]
+fn a_writer_that_renews_its_manifest_is_not_gone() {
+    let fs = Memory::new();
+    let writer = Arc::new(write_to(&fs));
+    let tree = create(&writer, "t");
+    // Long keys make long edits.
+    put(&writer, tree, &[b'a'; 1000], b"1", Durability::Sync);
+    writer.flush().unwrap();
+    let (hooked, reader) = hooked_reader(&fs);
+    let ticket = append(&writer, tree, b"b");
+    let manifests = |fs: &Memory| {
+        let paths = fs.paths().into_iter();
+        paths
+            .filter(|path| is(path, "MANIFEST"))
+            .collect::<Vec<_>>()
+    };
+    let (first, renews) = (AtomicBool::new(true), writer.clone());
+    let before = manifests(&fs);
+    hooked.set(move |call, path| {
+        if call == Call::Read && is(path, ".log") && first.swap(false, Ordering::SeqCst) {
+            while manifests(&fs) == before {
+                renews.rewrite_table(tree, &|_| true).unwrap().unwrap();
+            }
+        }
+        Ok(())
+    });
+    reader.refresh().unwrap();
+    assert_eq!(reader.position(), writer.position());
+    assert_eq!(contents(&reader.snapshot())["t"].len(), 1);
+    writer.acknowledge(ticket).unwrap();
+    see_the_same(&reader, &writer);
+    hooked.clear();
+}
+
+/// A writer begins after a reader has read that the store was closed.
+#[test]
+fn a_writer_that_begins_meanwhile_is_not_gone() {
+    let fs = Memory::new();
+    let first = write_to(&fs);
+    let tree = create(&first, "t");
+    put(&first, tree, b"a", b"1", Durability::Sync);
+    first.close().unwrap();
+    let (hooked, reader) = hooked_reader(&fs);
+    let writer = Arc::new(write_to(&fs));
+    let (begins, other) = (AtomicBool::new(true), writer.clone());
+    let ticket = Arc::new(Mutex::new(None));
+    let taken = ticket.clone();
+    hooked.set(move |call, path| {
+        // The open file is the one that was replaced.
+        if call == Call::Read && is(path, "CURRENT") && begins.swap(false, Ordering::SeqCst) {
+            *taken.lock().unwrap() = Some(append(&other, tree, b"b"));
+        }
+        Ok(())
+    });
+    reader.refresh().unwrap();
+    assert_eq!(reader.position(), writer.position());
+    assert_eq!(contents(&reader.snapshot())["t"].len(), 1);
+    let ticket = ticket.lock().unwrap().take().unwrap();
+    writer.acknowledge(ticket).unwrap();
+    see_the_same(&reader, &writer);
+    hooked.clear();
 }
