@@ -43,6 +43,8 @@ pub enum Call {
     Punch,
     /// The names of a folder are made durable.
     SyncDir,
+    /// A lock is acquired.
+    Lock,
 }
 
 /// Called before each call, without locks. If it returns an error, the call fails with that and
@@ -161,6 +163,7 @@ impl Fs for Hooked {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.call(Call::Lock, path)?;
         self.inner.lock(path)
     }
 

@@ -36,11 +36,7 @@ pub(super) fn open(
 ) -> Result<Inner> {
     options.check()?;
     let fs = options.fs.clone();
-    let there = Current::exists(&*fs, dir);
-    if !there {
-        if fs.exists(dir) {
-            refuse_headless(&*fs, dir)?;
-        }
+    if !has_store(&*fs, dir)? {
         if !create {
             return Err(no_store(dir));
         }
@@ -48,6 +44,12 @@ pub(super) fn open(
             .map_err(|e| Error::io(dir, "create the folder", e))?;
     }
     let lock = lock(&*fs, dir)?;
+    // Looked up again, because another process may have created the store before the lock was
+    // acquired here.
+    let there = has_store(&*fs, dir)?;
+    if !there && !create {
+        return Err(no_store(dir));
+    }
     let gate = Arc::new(Gate::new(fs, lock));
     options.fs = gate.clone();
     let budget = options.make_budget();
@@ -172,10 +174,7 @@ pub(super) fn open_reader(
     options.check()?;
     options.needs_log("reading a store beside its writer")?;
     let fs = options.fs.clone();
-    if !Current::exists(&*fs, dir) {
-        if fs.exists(dir) {
-            refuse_headless(&*fs, dir)?;
-        }
+    if !has_store(&*fs, dir)? {
         return Err(no_store(dir));
     }
     let budget = options.make_budget();
@@ -234,6 +233,21 @@ fn source(dir: &Path, options: &Options, budget: &Budget) -> TableSource {
         fs: options.fs.clone(),
         dir: dir.to_path_buf(),
         cache: budget.cache().clone(),
+    }
+}
+
+/// True when `dir` holds a store. Refuses one that lost its `CURRENT`.
+fn has_store(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+    if Current::exists(fs, dir) {
+        return Ok(true);
+    }
+    if !fs.exists(dir) {
+        return Ok(false);
+    }
+    match refuse_headless(fs, dir) {
+        // Another process has created it meanwhile.
+        Err(_) if Current::exists(fs, dir) => Ok(true),
+        refused => refused.map(|()| false),
     }
 }
 

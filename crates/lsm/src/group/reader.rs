@@ -49,6 +49,9 @@ pub(super) struct Reader {
     manifest: Follower,
     /// The version has changed since the last published view.
     changed: bool,
+    /// The last refresh failed, so the next one begins with a new opening: it is unknown how far
+    /// each of the fields has come.
+    has_failed: bool,
     /// The segment being read, and its number. It cannot be read where a power cut lost its header.
     log: Option<Follower>,
     segment: u64,
@@ -113,7 +116,7 @@ impl Reader {
     /// Starts from the state that an opening has found.
     pub(super) fn new(
         source: &TableSource,
-        recovered: Recovered,
+        mut recovered: Recovered,
         recovery: Recovery,
     ) -> Result<Reader> {
         let manifest = recovered.follow(source)?;
@@ -134,6 +137,7 @@ impl Reader {
         Ok(Reader {
             manifest,
             changed: true,
+            has_failed: false,
             log,
             segment,
             after: current.map_or(recovery.last_seq, |current| current.after),
@@ -236,9 +240,14 @@ impl Reader {
         }
         self.recovered.current = current.clone();
         let writer_is_gone = || writer_is_gone(source, &current);
-        let recovered = &mut self.recovered;
-        more |= recovered.go_on(&mut self.manifest, source, &options, writer_is_gone)?;
+        // Also where a later read fails, which the next attempt may find to be the last one.
         self.changed |= more;
+        let recovered = &mut self.recovered;
+        let before = recovered.version.ordinal();
+        let went_on = recovered.go_on(&mut self.manifest, source, &options, writer_is_gone);
+        more |= recovered.version.ordinal() != before;
+        self.changed |= more;
+        went_on?;
         if self.changed {
             let held = self.recovered.version.hold_files();
             held.or_else(|error| tolerate_missing(error, time))?;
@@ -396,9 +405,9 @@ pub(super) fn refresh(
     reader: &mut Reader,
 ) -> Result<()> {
     let core = &*sequencer.core;
-    with_retries(|time| {
-        // Where following fails, a new opening may succeed.
-        if time > TRIES / 2 {
+    let followed = with_retries(|time| {
+        // Where following fails, a new opening may succeed. If that fails, the reader is unchanged.
+        if time > TRIES / 2 || reader.has_failed {
             *reader = reopen(sequencer, versions)?;
         }
         // A segment may have been created, flushed and removed after the manifest was read: then
@@ -410,7 +419,9 @@ pub(super) fn refresh(
                 return Ok(());
             }
         }
-    })?;
+    });
+    reader.has_failed = followed.is_err();
+    followed?;
     reader.is_other = false;
     show(sequencer, versions, scheduler, reader);
     refresh_time(core, versions)

@@ -72,8 +72,13 @@ pub(super) fn recover_beside(
 
 /// True when the writer of that manifest is gone, so that no write waits for a sync: what was read
 /// before this call is what an opening would find.
+///
+/// A writer that goes on in another manifest gives up the lock of this one, and one may have begun
+/// since `current` was read. Both have replaced `CURRENT` before, so it is read again.
 pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
-    current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
+    let has_ended = current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true);
+    let now = has_ended.then(|| Current::read(&*source.fs, &source.dir));
+    now.is_some_and(|now| now.is_ok_and(|now| now.manifest == current.manifest))
 }
 
 /// Where and why the log breaks off.

@@ -110,8 +110,11 @@ pub(crate) struct Recovered {
     pub(crate) external_log: bool,
     /// The offset of the manifest's next record.
     end: u64,
-    /// The last edit, if its writer may not have made it durable yet, with its offset.
+    /// The last edit, if its writer may not have made it durable yet, with its offset. Also one
+    /// that could not be applied.
     pending: Option<(u64, Edit)>,
+    /// It is used again after an edit that could not be applied, so it must stay as it was.
+    is_followed: bool,
 }
 
 /// Resolves the options of a tree by its name and configuration.
@@ -139,6 +142,7 @@ pub(crate) fn recover(
         external_log: false,
         end: 0,
         pending: None,
+        is_followed: false,
         current,
     };
     let sealed = recovered
@@ -161,7 +165,7 @@ pub(crate) fn recover(
             recovered.take(offset, record, source, options, &path)?;
             // For the first record, `CURRENT` naming the manifest is the confirmation.
             if records == 1 || !beside || sealed.is_some() {
-                recovered.apply_pending(source, options, &path).map(|_| ())
+                recovered.apply_pending(source, options, &path)
             } else {
                 Ok(())
             }
@@ -213,53 +217,52 @@ fn at_offset(error: Error, path: &PathBuf, offset: u64) -> Error {
 
 impl Recovered {
     /// The manifest, to follow it.
-    pub(crate) fn follow(&self, source: &TableSource) -> Result<Follower> {
+    pub(crate) fn follow(&mut self, source: &TableSource) -> Result<Follower> {
+        self.is_followed = true;
         let number = self.current.manifest;
         let path = manifest_path(&source.dir, number);
         Follower::open(&*source.fs, &path, LogFormat::MANIFEST, number, self.end)
     }
 
     /// Applies edits appended since; also an edit without a sync marker if there is no writer, for
-    /// which `writer_is_gone` is called then. True when anything changed.
+    /// which `writer_is_gone` is called then. What was applied before an error stays: the version's
+    /// [ordinal](Version::ordinal) tells.
     pub(crate) fn go_on(
         &mut self,
         manifest: &mut Follower,
         source: &TableSource,
         options: &AskOptions<'_>,
         writer_is_gone: impl FnOnce() -> bool,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let path = manifest_path(&source.dir, self.current.manifest);
-        let mut changed = false;
         loop {
             let offset = manifest.offset();
             let took = manifest.next_written(|record| {
                 self.take(offset, record, source, options, &path).map(Some)
             })?;
-            match took {
-                Some(took) => changed |= took,
-                None => break,
+            if took.is_none() {
+                return self.apply_pending_where(source, options, writer_is_gone);
             }
         }
-        Ok(changed | self.apply_pending_where(source, options, writer_is_gone)?)
     }
 
-    /// Applies the edit without a sync marker if there is no writer. True when there was one.
+    /// Applies the edit without a sync marker if there is no writer.
     pub(crate) fn apply_pending_where(
         &mut self,
         source: &TableSource,
         options: &AskOptions<'_>,
         writer_is_gone: impl FnOnce() -> bool,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let path = manifest_path(&source.dir, self.current.manifest);
         if self.pending.is_some() && writer_is_gone() {
             self.apply_pending(source, options, &path)
         } else {
-            Ok(false)
+            Ok(())
         }
     }
 
     /// Reads a record of the manifest. An edit is pending until the next record confirms that it is
-    /// durable. True when one was applied.
+    /// durable.
     fn take(
         &mut self,
         offset: u64,
@@ -267,29 +270,32 @@ impl Recovered {
         source: &TableSource,
         options: &AskOptions<'_>,
         path: &PathBuf,
-    ) -> Result<bool> {
-        let applied = self.apply_pending(source, options, path)?;
+    ) -> Result<()> {
+        self.apply_pending(source, options, path)?;
         if let Record::Data { payload, .. } = record {
             let edit = Edit::decode(payload);
             let edit = edit.ok_or_else(|| Error::corruption(path, offset, "malformed edit"))?;
             self.pending = Some((offset, edit));
         }
-        Ok(applied)
+        Ok(())
     }
 
-    /// Applies the pending edit. True when there was one.
+    /// Applies the pending edit. After an error it is still pending: without it, what follows would
+    /// be applied to another version than the writer's.
     fn apply_pending(
         &mut self,
         source: &TableSource,
         options: &AskOptions<'_>,
         path: &PathBuf,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let Some((offset, edit)) = self.pending.take() else {
-            return Ok(false);
+            return Ok(());
         };
-        self.apply(&edit, source, options, path)
-            .map_err(|e| at_offset(e, path, offset))?;
-        Ok(true)
+        let applied = self.apply(&edit, source, options, path);
+        if applied.is_err() {
+            self.pending = Some((offset, edit));
+        }
+        applied.map_err(|e| at_offset(e, path, offset))
     }
 
     fn apply(
@@ -299,7 +305,11 @@ impl Recovered {
         options: &AskOptions<'_>,
         path: &Path,
     ) -> Result<()> {
-        let version = std::mem::take(&mut self.version);
+        let version = if self.is_followed {
+            self.version.clone()
+        } else {
+            std::mem::take(&mut self.version)
+        };
         let (version, turnover) = version.apply(edit, source, options, path)?;
         self.version = version;
         for table in turnover.gained {

@@ -31,11 +31,11 @@ fn options(fs: &Memory) -> Options {
     }
 }
 
-fn write_to(fs: &Memory) -> Group {
+pub(crate) fn write_to(fs: &Memory) -> Group {
     Group::open(Path::new(DIR), options(fs), Arc::new(PlainTrees), true).unwrap()
 }
 
-fn read_from(fs: Arc<dyn Fs>) -> esker_lsm::Result<Group> {
+pub(crate) fn read_from(fs: Arc<dyn Fs>) -> esker_lsm::Result<Group> {
     Group::open_reader(Path::new(DIR), small(fs), Arc::new(PlainTrees))
 }
 
@@ -43,19 +43,19 @@ fn reader(fs: &Memory) -> Group {
     read_from(Arc::new(fs.clone())).unwrap()
 }
 
-fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
+pub(crate) fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
     let mut batch = Batch::new();
     batch.put(tree, key, value).unwrap();
     group.write(&mut batch, how).unwrap();
 }
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A reader, its tail, and the numbers and keys that it returned.
 type Reader = (Arc<Group>, Tail, Vec<(u64, Vec<u8>)>);
 
 /// Everything visible in a snapshot, by the names of its trees.
-fn contents(snapshot: &Snapshot) -> BTreeMap<String, Entries> {
+pub(crate) fn contents(snapshot: &Snapshot) -> BTreeMap<String, Entries> {
     let cost = Cost::default();
     let trees = snapshot.version().trees.values();
     trees
@@ -76,7 +76,7 @@ fn contents(snapshot: &Snapshot) -> BTreeMap<String, Entries> {
         .collect()
 }
 
-fn see_the_same(reader: &Group, writer: &Group) {
+pub(crate) fn see_the_same(reader: &Group, writer: &Group) {
     reader.refresh().unwrap();
     assert_eq!(reader.position(), writer.position());
     assert_eq!(contents(&reader.snapshot()), contents(&writer.snapshot()));
