@@ -1,14 +1,18 @@
 //! Jobs that others overtake, or that fail half-way: flushes beside bulk loads, backups into one
 //! folder, compactions beside a change of their tree.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{Builder, current, scope};
+use std::time::Duration;
 
 use super::reader::{contents, put};
+use crate::common::crowd::Trees;
 use crate::common::{DIR, small};
-use esker_lsm::{Batch, Durability, Group, Options, PlainTrees, TreeProvider};
+use esker_lsm::attributes::Extractor;
+use esker_lsm::{Batch, Durability, Group, Options, PlainTrees, Result, TreeOptions, TreeProvider};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
 
@@ -75,4 +79,74 @@ fn a_flush_that_a_bulk_load_overtakes_keeps_its_tombstones() {
         assert!(!found.iter().any(|(key, _)| *key == keys[10]));
         group.compact(None).unwrap();
     }
+}
+
+/// The length of a value is attribute 7.
+struct Length;
+
+impl Extractor for Length {
+    fn ids(&self) -> &[u32] {
+        &[7]
+    }
+
+    fn extract(&self, _key: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
+        emit(0, &value.len().to_be_bytes());
+    }
+}
+
+/// Trees with a configuration have the attribute.
+struct Configured;
+
+impl TreeProvider for Configured {
+    fn tree_options(&self, _: &str, config: &[u8]) -> Result<TreeOptions> {
+        let mut options = TreeOptions::default();
+        if !config.is_empty() {
+            options.extractor = Some(Arc::new(Length));
+        }
+        Ok(options)
+    }
+}
+
+#[test]
+fn no_table_with_the_old_options_comes_after_a_tree_was_configured() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let group = open(&fs, Arc::new(Configured));
+    let tree = group.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+    for round in 0..3 {
+        put(&group, tree, b"a", &[round], Durability::Os);
+        put(&group, tree, &[b'b', round], b"", Durability::Os);
+        group.flush().unwrap();
+    }
+    let numbers = || {
+        let snapshot = group.snapshot();
+        let tables = snapshot.version().tables();
+        tables
+            .map(|table| table.meta().number)
+            .collect::<BTreeSet<_>>()
+    };
+    let (stopped, go) = stop_at_a_table(&fs, "compact");
+    let (configured, end) = mpsc::channel();
+    let (group, numbers) = (&group, &numbers);
+    let before = scope(|scope| {
+        let compact = Builder::new().name("compact".to_string());
+        compact
+            .spawn_scoped(scope, || group.compact(Some(tree)).unwrap())
+            .unwrap();
+        stopped.recv().unwrap();
+        scope.spawn(move || {
+            group.configure_tree(tree, b"attribute".to_vec()).unwrap();
+            configured.send(numbers()).unwrap();
+        });
+        // The change waits for the compaction, so that this wait is in vain.
+        let early = end.recv_timeout(Duration::from_millis(200));
+        go.send(()).unwrap();
+        early.unwrap_or_else(|_| end.recv().unwrap())
+    });
+    let snapshot = group.snapshot();
+    for table in snapshot.version().tables() {
+        let meta = table.meta();
+        let is_old = before.contains(&meta.number);
+        assert!(is_old || !meta.zones.is_empty(), "table {}", meta.number);
+    }
+    assert_eq!(contents(&snapshot)["t"].len(), 4);
 }
