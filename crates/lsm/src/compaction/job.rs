@@ -380,7 +380,8 @@ impl CompactionContext<'_> {
         })
     }
 
-    /// Records the result of a flush or compaction in `edit`, except for its tables.
+    /// Records the result of a flush or compaction in `edit`, except for its tables: on failure their
+    /// files are removed, because no edit knows them yet.
     fn note(
         &self,
         tree: &TreeVersion,
@@ -401,7 +402,8 @@ impl CompactionContext<'_> {
             let saw = self.version.ordinal();
             edit.saw.extend(numbers.map(|number| (number, saw)));
         }
-        self.report(tree, &reported, component, edit)?;
+        self.report(tree, &reported, component, edit)
+            .inspect_err(|_| written.remove(self.source))?;
         Ok(written)
     }
 }

@@ -2,8 +2,9 @@
 //! folder, compactions beside a change of their tree.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{Builder, current, scope};
 use std::time::Duration;
@@ -79,6 +80,39 @@ fn a_flush_that_a_bulk_load_overtakes_keeps_its_tombstones() {
         assert!(!found.iter().any(|(key, _)| *key == keys[10]));
         group.compact(None).unwrap();
     }
+}
+
+/// The disk has room for the tables of a flush, and none for the numbers that it drops.
+#[test]
+fn a_flush_that_cannot_report_its_drops_leaves_no_tables() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let group = open(&fs, Arc::new(Trees));
+    let names = ["t1", "bits"].map(|name| (name.to_string(), vec![]));
+    let tree = group.create_trees(&names).unwrap()[0];
+    for value in [b"1", b"2"] {
+        put(&group, tree, b"a", value, Durability::Os);
+    }
+    let tables = || {
+        let paths: BTreeSet<PathBuf> = memory.paths().into_iter().collect();
+        paths.into_iter().filter(|path| is_table(path)).count()
+    };
+    for _ in 0..3 {
+        let created = AtomicU64::new(0);
+        fs.set(move |call, path| {
+            let is_new = call == Call::Create && is_table(path);
+            if is_new && created.fetch_add(1, Ordering::SeqCst) == 1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        });
+        group.flush().unwrap_err();
+        assert_eq!(tables(), 0);
+    }
+    fs.clear();
+    group.flush().unwrap();
+    assert_eq!(tables(), 2);
+    assert_eq!(contents(&group.snapshot())["t1"].len(), 1);
 }
 
 /// The length of a value is attribute 7.
