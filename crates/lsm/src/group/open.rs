@@ -10,7 +10,7 @@ use super::core::Core;
 use super::inner::Inner;
 use super::log::Log;
 use super::reader::{Reader, tolerate_missing, with_retries};
-use super::recover::{Recovery, recover_beside};
+use super::recover::{Recovery, highest_number, recover_beside};
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
@@ -97,7 +97,9 @@ pub(super) fn open(
             history: source.fs.unique(),
             ..Order::default()
         };
-        (Version::default(), Versions::new(order), 1)
+        let names = source.fs.list(dir).map_err(|e| Error::io(dir, "list", e))?;
+        let next_file = highest_number(&names) + 1;
+        (Version::default(), Versions::new(order), next_file)
     };
     log.generations.reverse();
     let replayed = log.end();

@@ -1,7 +1,7 @@
 //! Openings that another process, a failure or foreign files come in between of: a store that
 //! exists is never replaced, and nothing that the engine did not write is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,10 @@ fn has(group: &Group, key: &[u8]) -> bool {
     let tree = group.tree("t").unwrap();
     let found = group.snapshot().get(tree, key, &Cost::default());
     found.unwrap().is_some()
+}
+
+fn in_store(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
 }
 
 /// Both processes find no store; one creates it while the other is about to acquire the lock.
@@ -64,4 +68,45 @@ fn a_store_that_is_created_while_its_folder_is_looked_at_is_opened() {
     });
     let group = open(Arc::new(fs.clone())).unwrap();
     assert!(has(&group, b"a") && has(&group, b"b"));
+}
+
+/// Files whose names are like those of the engine, in a folder without a store and beside one.
+#[test]
+fn foreign_files_are_not_overwritten() {
+    let memory = Memory::new();
+    let mut foreign = Vec::new();
+    let mut add = |name: String| {
+        let text = format!("text of {name}").into_bytes();
+        memory.write(&in_store(&name), &text);
+        foreign.push((in_store(&name), text));
+    };
+    for number in 1..5 {
+        add(format!("{number:06}.log"));
+        add(format!("MANIFEST-{number:06}"));
+    }
+    let group = open(Arc::new(memory.clone())).unwrap();
+    put(&group, create(&group), b"0", b"", Durability::Sync);
+    group.flush().unwrap();
+    group.close().unwrap();
+    let mine = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+        digits.parse::<u64>().ok()
+    };
+    let last = memory.paths().iter().filter_map(mine).max().unwrap();
+    for number in last + 1..last + 20 {
+        add(format!("MANIFEST-{number:06}"));
+    }
+    for round in 1..20_u8 {
+        let group = open(Arc::new(memory.clone())).unwrap();
+        assert!(has(&group, &[b'0' + round - 1]));
+        let tree = group.tree("t").unwrap();
+        put(&group, tree, &[b'0' + round], b"", Durability::Sync);
+        group.flush().unwrap();
+        group.close().unwrap();
+    }
+    for (path, text) in &foreign {
+        let now = memory.read(path);
+        assert_eq!(now.as_ref(), Some(text), "{}", path.display());
+    }
 }
