@@ -1,6 +1,7 @@
 //! Openings that another process, a failure or foreign files come in between of: a store that
 //! exists is never replaced, and nothing that the engine did not write is.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use super::reader::put;
 use crate::common::{DIR, open};
 use esker_lsm::{Cost, Durability, Group, TreeId};
 use esker_sim::hooked::{Call, Hooked};
-use esker_sim::memory::Memory;
+use esker_sim::memory::{Memory, PowerCut};
 
 fn create(group: &Group) -> TreeId {
     group.create_trees(&[("t".into(), vec![])]).unwrap()[0]
@@ -108,5 +109,75 @@ fn foreign_files_are_not_overwritten() {
     for (path, text) in &foreign {
         let now = memory.read(path);
         assert_eq!(now.as_ref(), Some(text), "{}", path.display());
+    }
+}
+
+/// A handle whose first write fails retries it with each further one.
+#[test]
+fn first_writes_that_fail_leave_no_files() {
+    for is_new in [false, true] {
+        for (failing, name) in [
+            (Call::Append, "MANIFEST-"),
+            (Call::Create, "CURRENT.new"),
+            (Call::Rename, "CURRENT"),
+            (Call::SyncDir, ""),
+        ] {
+            let memory = Memory::new();
+            if !is_new {
+                let group = open(Arc::new(memory.clone())).unwrap();
+                put(&group, create(&group), b"a", b"1", Durability::Sync);
+                group.close().unwrap();
+            }
+            let fs = Hooked::new(Arc::new(memory.clone()));
+            let group = open(Arc::new(fs.clone())).unwrap();
+            fs.set(move |call, path| {
+                let path = path.to_str().unwrap_or_default();
+                if call == failing && path.starts_with(&format!("{DIR}/{name}")) | name.is_empty() {
+                    Err(io::Error::other("no"))
+                } else {
+                    Ok(())
+                }
+            });
+            let before = memory.paths().len();
+            for _ in 0..50 {
+                group.create_trees(&[("u".into(), vec![])]).unwrap_err();
+            }
+            let paths = memory.paths();
+            // `CURRENT.new` may stay.
+            assert!(paths.len() <= before + 1, "{failing:?}: {paths:?}");
+            fs.clear();
+            group.create_trees(&[("u".into(), vec![])]).unwrap();
+            group.close().unwrap();
+            let group = open(Arc::new(memory)).unwrap();
+            assert!(group.tree("u").is_some());
+            assert_eq!(is_new, group.tree("t").is_none());
+            assert!(is_new || has(&group, b"a"));
+        }
+    }
+}
+
+/// `CURRENT` was replaced and the sync of its name failed: what it names must stay.
+#[test]
+fn what_a_replaced_current_names_stays() {
+    let memory = Memory::new();
+    let group = open(Arc::new(memory.clone())).unwrap();
+    put(&group, create(&group), b"a", b"1", Durability::Sync);
+    group.close().unwrap();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let group = open(Arc::new(fs.clone())).unwrap();
+    let renamed = AtomicBool::new(false);
+    fs.set(move |call, _| {
+        let was = renamed.fetch_or(call == Call::Rename, Ordering::SeqCst);
+        match call {
+            Call::SyncDir if was => Err(io::Error::other("no")),
+            _ => Ok(()),
+        }
+    });
+    for _ in 0..3 {
+        group.create_trees(&[("u".into(), vec![])]).unwrap_err();
+        for mode in [PowerCut::Kept, PowerCut::Lost] {
+            let left = open(Arc::new(memory.power_cut(0, mode))).unwrap();
+            assert!(has(&left, b"a"));
+        }
     }
 }
