@@ -18,15 +18,14 @@ use crate::budget::Budget;
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
-use crate::fs::{Fs, Gate, Lock};
+use crate::folder::lock_folder;
+use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
 use crate::options::{LogMode, Options};
 use crate::version::{
     Current, Order, Recovered, TableSource, TreeProvider, Version, manifest_has_trees,
     manifest_path, recover,
 };
-
-const LOCK: &str = "LOCK";
 
 pub(super) fn open(
     dir: &Path,
@@ -43,7 +42,7 @@ pub(super) fn open(
         fs.create_dir(dir)
             .map_err(|e| Error::io(dir, "create the folder", e))?;
     }
-    let lock = lock(&*fs, dir)?;
+    let lock = lock_folder(&*fs, dir)?;
     // Looked up again, because another process may have created the store before the lock was
     // acquired here.
     let there = has_store(&*fs, dir)?;
@@ -129,17 +128,6 @@ pub(super) fn open(
         core,
         reader: None,
         gate: Some(gate),
-    })
-}
-
-/// Takes the lock of the process that writes.
-fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn Lock>> {
-    let path = dir.join(LOCK);
-    fs.lock(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked {
-            path: dir.to_path_buf(),
-        },
-        _ => Error::io(&path, "lock", e),
     })
 }
 

@@ -13,7 +13,9 @@ use super::reader::{contents, put};
 use crate::common::crowd::Trees;
 use crate::common::{DIR, small};
 use esker_lsm::attributes::Extractor;
-use esker_lsm::{Batch, Durability, Group, Options, PlainTrees, Result, TreeOptions, TreeProvider};
+use esker_lsm::{
+    Batch, Durability, Error, Group, Options, PlainTrees, Result, TreeOptions, TreeProvider,
+};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
 
@@ -113,6 +115,57 @@ fn a_flush_that_cannot_report_its_drops_leaves_no_tables() {
     group.flush().unwrap();
     assert_eq!(tables(), 2);
     assert_eq!(contents(&group.snapshot())["t1"].len(), 1);
+}
+
+/// Another backup into the same folder runs when this one links its first table, or is about to
+/// acquire the lock of the folder.
+#[test]
+fn two_backups_into_one_folder_leave_one_of_them() {
+    let copy = Path::new("/copy");
+    for at in [Call::Link, Call::Lock] {
+        let memory = Memory::new();
+        let fs = Hooked::new(Arc::new(memory.clone()));
+        let group = Arc::new(open(&fs, Arc::new(PlainTrees)));
+        let tree = group.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+        put(&group, tree, b"a", b"1", Durability::Os);
+        group.flush().unwrap();
+        put(&group, tree, b"b", b"2", Durability::Os);
+        let (first, other) = (AtomicBool::new(true), group.clone());
+        let (ended, end) = mpsc::channel();
+        fs.set(move |call, _| {
+            if call == at && first.swap(false, Ordering::SeqCst) {
+                ended.send(other.checkpoint(copy)).unwrap();
+            }
+            Ok(())
+        });
+        let outer = group.checkpoint(copy);
+        fs.clear();
+        let inner = end.try_recv().unwrap();
+        assert_ne!(outer.is_ok(), inner.is_ok(), "{outer:?}, {inner:?}");
+        let options = small(Arc::new(memory.clone()));
+        let there = Group::open(copy, options, Arc::new(PlainTrees), false).unwrap();
+        assert_eq!(contents(&there.snapshot()), contents(&group.snapshot()));
+    }
+}
+
+/// A backup that fails can be made again, in the same folder.
+#[test]
+fn a_backup_that_failed_can_be_made_again() {
+    let (memory, copy) = (Memory::new(), Path::new("/copy"));
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let group = open(&fs, Arc::new(PlainTrees));
+    let tree = group.create_trees(&[("t".into(), vec![])]).unwrap()[0];
+    put(&group, tree, b"a", b"1", Durability::Os);
+    let before = memory.paths();
+    fs.set(|call, _| match call {
+        Call::Rename => Err(io::Error::other("no")),
+        _ => Ok(()),
+    });
+    group.checkpoint(copy).unwrap_err();
+    assert_eq!(memory.paths(), before);
+    fs.clear();
+    group.checkpoint(copy).unwrap();
+    assert!(matches!(group.checkpoint(copy), Err(Error::Invalid(_))));
 }
 
 /// The length of a value is attribute 7.
