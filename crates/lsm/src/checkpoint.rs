@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::folder::{LOCK, lock_folder};
+use crate::folder::{LOCK, create_folder, lock_folder};
 use crate::fs::Fs;
 use crate::group::Group;
 use crate::options::LogMode;
@@ -49,8 +49,7 @@ impl Group {
         if fs.exists(dest) {
             refuse_files(fs, dest)?;
         }
-        fs.create_dir(dest)
-            .map_err(|e| Error::io(dest, "create the folder", e))?;
+        create_folder(fs, dest)?;
         // Another checkpoint may have begun there meanwhile, or ended. Nothing of it is removed.
         let lock = lock_folder(fs, dest)?;
         refuse_files(fs, dest)?;

@@ -18,7 +18,7 @@ use crate::budget::Budget;
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
-use crate::folder::lock_folder;
+use crate::folder::{create_folder, lock_folder};
 use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
 use crate::options::{LogMode, Options};
@@ -39,8 +39,7 @@ pub(super) fn open(
         if !create {
             return Err(no_store(dir));
         }
-        fs.create_dir(dir)
-            .map_err(|e| Error::io(dir, "create the folder", e))?;
+        create_folder(&*fs, dir)?;
     }
     let lock = lock_folder(&*fs, dir)?;
     // Looked up again, because another process may have created the store before the lock was

@@ -3,11 +3,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::reader::put;
 use crate::common::{DIR, open};
+use esker_lsm::fs::Fs;
 use esker_lsm::{Cost, Durability, Group, TreeId};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
@@ -180,4 +181,26 @@ fn what_a_replaced_current_names_stays() {
             assert!(has(&left, b"a"));
         }
     }
+}
+
+/// The process that made the folder may have ended before it made the name durable.
+#[test]
+fn the_name_of_a_folder_that_was_there_is_made_durable_with_the_store() {
+    let memory = Memory::new();
+    memory.create_dir(Path::new(DIR)).unwrap();
+    let fs = Hooked::new(Arc::new(memory));
+    let synced = Arc::new(Mutex::new(Vec::new()));
+    let seen = synced.clone();
+    fs.set(move |call, path| {
+        if call == Call::SyncDir {
+            seen.lock().unwrap().push(path.to_path_buf());
+        }
+        Ok(())
+    });
+    let group = open(Arc::new(fs.clone())).unwrap();
+    put(&group, create(&group), b"a", b"1", Durability::Sync);
+    fs.clear();
+    let synced = synced.lock().unwrap();
+    let parent = Path::new(DIR).parent().unwrap();
+    assert!(synced.iter().any(|dir| dir == parent), "{synced:?}");
 }
