@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::folder::{LOCK, create_folder, lock_folder};
 use crate::fs::Fs;
 use crate::group::Group;
 use crate::options::LogMode;
@@ -31,7 +32,8 @@ impl Group {
     /// Creates an independent store in `dest` (which must not exist, or be empty) that holds
     /// everything written before the call: exactly what one snapshot sees, with its sequence
     /// numbers. Tables are immutable and are linked; the contents of the memtables are written to
-    /// new tables. On failure everything made in `dest` is removed. A read-only group copies what
+    /// new tables. On failure everything made in `dest` is removed. Of two checkpoints into one
+    /// folder at the same time one fails, and leaves the other's. A read-only group copies what
     /// it sees: see [`Group::refresh`].
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         self.checkpoint_until(dest, None)
@@ -44,21 +46,23 @@ impl Group {
     /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].
     pub fn checkpoint_until(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
         let fs = &*self.source().fs;
-        let list = || fs.list(dest).map_err(|e| Error::io(dest, "list", e));
-        if fs.exists(dest) && !list()?.is_empty() {
-            return Err(Error::Invalid(format!("{}: not empty", dest.display())));
+        if fs.exists(dest) {
+            refuse_files(fs, dest)?;
         }
-        fs.create_dir(dest)
-            .map_err(|e| Error::io(dest, "create the folder", e))?;
+        create_folder(fs, dest)?;
+        // Another checkpoint may have begun there meanwhile, or ended. Nothing of it is removed.
+        let lock = lock_folder(fs, dest)?;
+        refuse_files(fs, dest)?;
         let result = self.copy_to(dest, stop);
         if result.is_err() {
             // `CURRENT` is removed first: the rest of a failed copy is then no store.
             let _ = fs.remove(&dest.join("CURRENT"));
-            for name in list().unwrap_or_default() {
+            for name in fs.list(dest).unwrap_or_default() {
                 let _ = fs.remove(&dest.join(name));
             }
             ConsumerPlaces::new(fs, dest).clear();
         }
+        drop(lock);
         result
     }
 
@@ -123,5 +127,15 @@ impl Group {
             seal: Some(seal),
         }
         .write(fs, dest)
+    }
+}
+
+/// Refuses a folder with files. The lock file may be there: it has no contents.
+fn refuse_files(fs: &dyn Fs, dest: &Path) -> Result<()> {
+    let names = fs.list(dest).map_err(|e| Error::io(dest, "list", e))?;
+    if names.iter().all(|name| name.as_os_str() == LOCK) {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!("{}: not empty", dest.display())))
     }
 }

@@ -67,6 +67,7 @@ pub mod digest;
 pub mod entry;
 mod error;
 mod expiry;
+mod folder;
 pub mod fs;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

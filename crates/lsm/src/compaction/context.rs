@@ -1,7 +1,7 @@
 //! What the jobs of a group share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::pace::Pace;
 use super::shared::SharedFiles;
@@ -25,8 +25,9 @@ pub(crate) struct CompactionContext<'a> {
     pub(crate) shared: Option<&'a SharedFiles<'a>>,
     /// Set when the group is closing: compactions abort.
     pub(crate) closing: &'a AtomicBool,
-    /// Running bulk loads, which will install runs below those flushed meanwhile.
-    pub(crate) ingesting: &'a AtomicUsize,
+    /// True when a bulk load may install a run below the flushed one: one that was running at any
+    /// time since before the job's version was read.
+    pub(crate) is_ingesting: bool,
     /// The write rate limit, if any.
     pub(crate) pace: Option<&'a Pace>,
     /// Threads that may help with large compactions.

@@ -1,7 +1,6 @@
 //! Flush and compaction jobs: read entries, write tables, record them in an edit.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::choice::check;
 use super::context::{CompactionContext, READAHEAD};
@@ -75,8 +74,7 @@ impl CompactionContext<'_> {
             written.enter(edit, tree.id, 0, None, Some(component));
             return Ok(());
         }
-        let ingesting = self.ingesting.load(Ordering::SeqCst) > 0;
-        let more = ingesting || tree.options.incomplete;
+        let more = self.is_ingesting || tree.options.incomplete;
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let entries = memtable.len() as u64;
         let expected = Expected::of_memtable(tree, memtable)?;
@@ -382,7 +380,8 @@ impl CompactionContext<'_> {
         })
     }
 
-    /// Records the result of a flush or compaction in `edit`, except for its tables.
+    /// Records the result of a flush or compaction in `edit`, except for its tables: on failure their
+    /// files are removed, because no edit knows them yet.
     fn note(
         &self,
         tree: &TreeVersion,
@@ -403,7 +402,8 @@ impl CompactionContext<'_> {
             let saw = self.version.ordinal();
             edit.saw.extend(numbers.map(|number| (number, saw)));
         }
-        self.report(tree, &reported, component, edit)?;
+        self.report(tree, &reported, component, edit)
+            .inspect_err(|_| written.remove(self.source))?;
         Ok(written)
     }
 }

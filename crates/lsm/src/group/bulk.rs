@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compact::compacted_with;
 use super::core::Core;
@@ -259,7 +259,7 @@ pub(super) fn copy_memtables(
     let view = snapshot.view();
     let version = view.version.clone();
     // Older runs may be in the memtables beside these tables, so tombstones are kept.
-    let (never, always) = (AtomicBool::new(false), AtomicUsize::new(1));
+    let never = AtomicBool::new(false);
     let generations = || view.full.iter().rev().chain([&view.active]);
     let memtables: usize = generations().map(|g| g.filled().count()).sum();
     let share = memtables >= core.options.share_from;
@@ -271,7 +271,7 @@ pub(super) fn copy_memtables(
         next_file: new_file,
         shared: shared.as_ref(),
         closing: &never,
-        ingesting: &always,
+        is_ingesting: true,
         pace: None,
         slots: None,
         written: None,

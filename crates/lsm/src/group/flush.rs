@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::install::{context, shared_files, work};
+use super::install::{context, is_ingesting, shared_files, work};
 use super::jobs::{JobDescription, JobKind, Why};
 use super::order::{drop_segments, is_log_kept};
 use super::rotate::{rotate_now, start_writing};
@@ -38,13 +38,21 @@ pub(super) fn flush_full(
     let core = &*sequencer.core;
     let _guard = scheduler.flushing.lock();
     loop {
+        // A bulk load that ends from here on may not be in the view. One that begins from here on
+        // is still running when the context is made: it waits for the lock of flushes.
+        let was_ingesting = is_ingesting(scheduler);
         let view = versions.view.load_full();
         let Some(generation) = view.full.last() else {
             return Ok(());
         };
         core.check_poison()?;
         start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
-        flush(sequencer, versions, scheduler, &view, generation)?;
+        let flushed = Flushed {
+            view: &view,
+            generation,
+            was_ingesting,
+        };
+        flush(sequencer, versions, scheduler, &flushed)?;
     }
 }
 
@@ -63,13 +71,24 @@ pub(super) fn make_durable(
     }
 }
 
+/// A full generation to flush.
+struct Flushed<'v> {
+    view: &'v View,
+    /// The oldest of the view.
+    generation: &'v Arc<Generation>,
+    /// Whether a bulk load was running before the view was read.
+    was_ingesting: bool,
+}
+
 fn flush(
     sequencer: &Sequencer,
     versions: &VersionSet,
     scheduler: &Scheduler,
-    view: &View,
-    generation: &Arc<Generation>,
+    flushed: &Flushed<'_>,
 ) -> Result<()> {
+    let Flushed {
+        view, generation, ..
+    } = *flushed;
     let core = &*sequencer.core;
     if sequencer.visible() < generation.last() {
         // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so
@@ -98,11 +117,13 @@ fn flush(
         bytes_in: generation.written() as u64,
     });
     let running = job.running.clone();
+    let context = context(core, versions, scheduler, &next_file);
     let context = CompactionContext {
         closing: &never,
         shared: shared.as_ref(),
         written: Some(&running.written),
-        ..context(core, versions, scheduler, &next_file)
+        is_ingesting: flushed.was_ingesting || context.is_ingesting,
+        ..context
     };
     let newer = view
         .full

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::core::Core;
 use super::manifest::{record, renew_manifest};
@@ -55,7 +55,7 @@ pub(super) fn context<'a>(
         next_file,
         shared: None,
         closing: &core.closing,
-        ingesting: &scheduler.ingesting,
+        is_ingesting: is_ingesting(scheduler),
         pace: None,
         slots: None,
         written: None,
@@ -64,6 +64,11 @@ pub(super) fn context<'a>(
         version: versions.view.load().version.clone(),
         now: Arc::new(move || view.load().version.clone()),
     }
+}
+
+/// True while a bulk load is running.
+pub(super) fn is_ingesting(scheduler: &Scheduler) -> bool {
+    scheduler.ingesting.load(Ordering::SeqCst) > 0
 }
 
 /// Shared files for the small tables of a job that writes to `trees` trees; with few trees each

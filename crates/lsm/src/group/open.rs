@@ -10,7 +10,7 @@ use super::core::Core;
 use super::inner::Inner;
 use super::log::Log;
 use super::reader::{Reader, tolerate_missing, with_retries};
-use super::recover::{Recovery, recover_beside};
+use super::recover::{Recovery, highest_number, recover_beside};
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
@@ -18,15 +18,14 @@ use crate::budget::Budget;
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
-use crate::fs::{Fs, Gate, Lock};
+use crate::folder::{create_folder, lock_folder};
+use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
 use crate::options::{LogMode, Options};
 use crate::version::{
     Current, Order, Recovered, TableSource, TreeProvider, Version, manifest_has_trees,
     manifest_path, recover,
 };
-
-const LOCK: &str = "LOCK";
 
 pub(super) fn open(
     dir: &Path,
@@ -40,10 +39,9 @@ pub(super) fn open(
         if !create {
             return Err(no_store(dir));
         }
-        fs.create_dir(dir)
-            .map_err(|e| Error::io(dir, "create the folder", e))?;
+        create_folder(&*fs, dir)?;
     }
-    let lock = lock(&*fs, dir)?;
+    let lock = lock_folder(&*fs, dir)?;
     // Looked up again, because another process may have created the store before the lock was
     // acquired here.
     let there = has_store(&*fs, dir)?;
@@ -97,7 +95,9 @@ pub(super) fn open(
             history: source.fs.unique(),
             ..Order::default()
         };
-        (Version::default(), Versions::new(order), 1)
+        let names = source.fs.list(dir).map_err(|e| Error::io(dir, "list", e))?;
+        let next_file = highest_number(&names) + 1;
+        (Version::default(), Versions::new(order), next_file)
     };
     log.generations.reverse();
     let replayed = log.end();
@@ -127,17 +127,6 @@ pub(super) fn open(
         core,
         reader: None,
         gate: Some(gate),
-    })
-}
-
-/// Takes the lock of the process that writes.
-fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn Lock>> {
-    let path = dir.join(LOCK);
-    fs.lock(&path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked {
-            path: dir.to_path_buf(),
-        },
-        _ => Error::io(&path, "lock", e),
     })
 }
 

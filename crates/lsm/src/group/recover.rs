@@ -127,12 +127,7 @@ impl Recovery {
             .filter_map(|name| segment_number(name))
             .collect();
         numbers.sort_unstable();
-        // Includes numbers of foreign files, so that no existing file is overwritten.
-        let taken = names.iter().filter_map(|name| {
-            let name = name.to_str()?;
-            own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
-        });
-        self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
+        self.highest = highest_number(&names);
         if recovered.external_log {
             return Ok(());
         }
@@ -329,6 +324,20 @@ impl Recovery {
 
 fn missing_segment(source: &TableSource, number: u64) -> Error {
     Error::corruption(&log_path(&source.dir, number), 0, "the segment is missing")
+}
+
+/// The highest number of a file, foreign ones included, so that no existing file is overwritten.
+/// Numbers that would leave few for the files to come are not counted.
+pub(super) fn highest_number(names: &[PathBuf]) -> u64 {
+    let numbers = names.iter().filter_map(|name| {
+        let name = name.to_str()?;
+        let kinds = [("", ".tbl"), ("", ".log"), ("MANIFEST-", "")];
+        let mut numbers = kinds
+            .iter()
+            .map(|(prefix, suffix)| own_number(name, prefix, suffix));
+        numbers.find_map(|number| number)
+    });
+    numbers.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0)
 }
 
 pub(super) fn segment_number(name: &Path) -> Option<u64> {

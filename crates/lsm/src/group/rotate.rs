@@ -1,8 +1,10 @@
 //! The beginning of a handle's writing, and the change from one generation of memtables, with its
 //! log segment, to the next.
 
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
+use super::log::Segment;
 use super::manifest::begin_manifest;
 use super::recover::{is_leftover, is_own};
 use super::scheduler::Scheduler;
@@ -10,7 +12,7 @@ use super::sequencer::{Sequencer, Writer};
 use super::version_set::VersionSet;
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
-use crate::version::{ClosedSegment, Current};
+use crate::version::{ClosedSegment, Current, TableSource, log_path, manifest_path};
 
 /// Called before any change: refuses it after a failure that left the log in an unknown state. The
 /// first change of this handle begins a new segment, a new manifest with the whole version, and a
@@ -45,13 +47,14 @@ pub(super) fn start_writing(
     let held = sequencer.keep(&mut locked.order, log);
     locked.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
     let number = versions.new_file();
-    let (manifest, order) =
-        begin_manifest(sequencer, versions, number, &view.version, &mut locked)?;
-    Current {
+    let current = Current {
         manifest: number,
         seal: None,
-    }
-    .write(fs, dir)?;
+    };
+    let begun = begin_manifest(sequencer, versions, number, &view.version, &mut locked)
+        .and_then(|begun| current.write(fs, dir).map(|()| begun));
+    let (manifest, order) =
+        begun.inspect_err(|_| remove_unnamed(&core.source, &segment, number))?;
     segment.named.store(true, Ordering::Release);
     drop(held);
     sequencer.note_order(&mut locked, order);
@@ -84,6 +87,24 @@ pub(super) fn start_writing(
         }
     }
     Ok(())
+}
+
+/// Removes the segment and the manifest of a first change that failed, so that retries do not fill
+/// the disk. They stay where `CURRENT` may name them: it is unknown what a failure to replace it has
+/// done.
+fn remove_unnamed(source: &TableSource, segment: &Segment, manifest: u64) {
+    let (fs, dir) = (&*source.fs, &source.dir);
+    let is_unnamed = match Current::read(fs, dir) {
+        Ok(current) => current.manifest != manifest,
+        Err(Error::Io { source, .. }) => source.kind() == ErrorKind::NotFound,
+        Err(_) => false,
+    };
+    if is_unnamed {
+        let _ = fs.remove(&manifest_path(dir, manifest));
+        if segment.log.is_some() {
+            let _ = fs.remove(&log_path(dir, segment.number));
+        }
+    }
 }
 
 /// Makes the active generation a full one, and starts the next with its own segment.

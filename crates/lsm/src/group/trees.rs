@@ -198,7 +198,7 @@ pub(super) fn configure_tree(
             ..TreeChange::default()
         })
     };
-    change_without_drops(sequencer, versions, scheduler, &mut { configure }).map(|_| ())
+    change(sequencer, versions, scheduler, &mut { configure }).map(|_| ())
 }
 
 /// Checks a change against the current trees, and adds it to `edit`. Under the writer lock, so that

@@ -25,6 +25,7 @@ mod manifest;
 mod many;
 mod model;
 mod openings;
+mod overtaken;
 mod parallel;
 mod parallel_faults;
 mod reader;
