@@ -36,7 +36,7 @@ pub fn put_in_place(dataset: &Dataset, records: &[&[u8]]) -> Result<()> {
     }
     let (mut entries, mut versions) = (Vec::new(), Vec::new());
     for change in &changes {
-        let at = operation.stamp(0);
+        let at = operation.stamp(0)?;
         entries.extend(change.entries(at));
         versions.push((change.version(at), Vec::new()));
         let Some(before) = old.get(&change.key) else {
