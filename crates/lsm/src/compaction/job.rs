@@ -380,8 +380,8 @@ impl CompactionContext<'_> {
         })
     }
 
-    /// Records the result of a flush or compaction in `edit`, except for its tables: on failure their
-    /// files are removed, because no edit knows them yet.
+    /// Records the result of a flush or compaction in `edit`, except for its tables. On failure
+    /// their files are removed, because no edit knows them yet.
     fn note(
         &self,
         tree: &TreeVersion,

@@ -90,8 +90,8 @@ pub(super) fn start_writing(
 }
 
 /// Removes the segment and the manifest of a first change that failed, so that retries do not fill
-/// the disk. They stay where `CURRENT` may name them: it is unknown what a failure to replace it has
-/// done.
+/// the disk. They stay where `CURRENT` may name them: a failure to replace it may come after the
+/// rename.
 fn remove_unnamed(source: &TableSource, segment: &Segment, manifest: u64) {
     let (fs, dir) = (&*source.fs, &source.dir);
     let is_unnamed = match Current::read(fs, dir) {
