@@ -216,7 +216,7 @@ impl Handle {
             entries: measured.entries as f64 / writes,
             fetched: measured.fetched as f64 / writes,
             wasted,
-            scanned: measured.scanned as f64 / writes,
+            scanned: measured.filter_scanned as f64 / writes,
             keys_cached: cached(keys),
             data_cached: cached(keys + bytes(layout.data)),
         })
