@@ -41,8 +41,8 @@
 //
 // 1. `operations/publish.rs` writes it, and takes a snapshot of everything before it;
 // 2. `search/subscribers.rs` finds the subscriptions that match it:
-// 3. - `lists/spans.rs` computes which value lists can have them, by the shapes of the stored lists
-//      (`lists/shape.rs`), and for filed conditions by their anchors (`forms/anchor.rs`),
+// 3. - `lists/select.rs` chooses the value lists that can have them, by the shapes of the stored
+//      lists (`lists/shape.rs`), and for filed conditions by their anchors (`forms/anchor.rs`),
 // 4. - `lists/walk.rs` reads these lists, as compactions have merged them (`lists/merging.rs`), and
 //      skips tables of other times (`lists/times.rs`),
 // 5. - `matching.rs` decides whether an element (`forms/element.rs`) of a list matches;

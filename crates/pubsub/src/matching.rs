@@ -9,9 +9,9 @@ use esker_model::condition::Filter;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use crate::forms::body::NumberAt;
 use crate::forms::element::{Threshold, Time, damaged};
 use crate::forms::place::{Extent, Place, Region};
-use crate::lists::spans::NumberAt;
 
 /// Matches publications with subscriptions, and caches the parsed conditions, polygons and paths,
 /// by their texts: many subscriptions have the same texts, and each publication meets them again.

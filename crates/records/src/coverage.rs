@@ -86,7 +86,7 @@ pub(crate) struct Coverage {
     watermark: Seq,
     /// The set has all obsolete writes of earlier strategies.
     converged: bool,
-    /// Each write since the last change of strategy adds the write that it replaces to the set.
+    /// Each write since the last migration adds the write that it replaces to the set.
     by_writes: bool,
     /// The strategy has never been changed.
     from_the_first: bool,

@@ -147,7 +147,12 @@ pub(crate) fn node(topic: &[u8], cell: &[u8]) -> Vec<u8> {
 
 /// The key of a list, without an anchor.
 pub(crate) fn list(topic: &[u8], cell: &[u8], list: List) -> Vec<u8> {
-    let mut key = node(topic, cell);
+    list_of_node(node(topic, cell), list)
+}
+
+/// The key of a list of a node, without an anchor.
+pub(crate) fn list_of_node(node: Vec<u8>, list: List) -> Vec<u8> {
+    let mut key = node;
     key.push(list.byte());
     key
 }

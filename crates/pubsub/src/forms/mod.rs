@@ -3,6 +3,7 @@
 //! store.
 
 pub(crate) mod anchor;
+pub(crate) mod body;
 pub(crate) mod cell;
 pub(crate) mod config;
 pub(crate) mod element;

@@ -3,8 +3,8 @@
 
 pub(crate) mod directory;
 pub(crate) mod merging;
+pub(crate) mod select;
 pub(crate) mod shape;
-pub(crate) mod spans;
 pub(crate) mod times;
 pub(crate) mod trees;
 pub(crate) mod walk;

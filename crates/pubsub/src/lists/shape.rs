@@ -36,18 +36,15 @@ pub(crate) enum Shape {
 pub(crate) struct PublicationShape {
     /// The number of levels of the topic.
     pub(crate) levels: u8,
-    /// The level of the cell.
-    pub(crate) cell: u8,
+    pub(crate) cell_level: u8,
 }
 
 /// The shape of lists of subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SubscriptionShape {
     pub(crate) reach: Reach,
-    /// The levels of the pattern.
-    pub(crate) levels: PatternLevels,
-    /// The level of the cell.
-    pub(crate) cell: u8,
+    pub(crate) pattern_levels: PatternLevels,
+    pub(crate) cell_level: u8,
     pub(crate) anchor: Option<AnchorShape>,
     /// True for subscriptions to changes of a number.
     pub(crate) changes: bool,
@@ -74,7 +71,7 @@ pub(crate) struct KnownShapes {
     pub(crate) publications: Vec<PublicationShape>,
     pub(crate) subscriptions: Vec<KnownSubscriptions>,
     /// Finds the values of a body at the paths of all anchors; `None` if no shape has an anchor.
-    pub(crate) values: Option<Values>,
+    pub(crate) value_finder: Option<Values>,
     /// True if a subscription to changes of a number may be alive.
     pub(crate) has_changes: bool,
     /// All shapes, sorted, each with the time that is written for it.
@@ -85,8 +82,8 @@ pub(crate) struct KnownShapes {
 #[derive(Debug)]
 pub(crate) struct KnownSubscriptions {
     pub(crate) shape: SubscriptionShape,
-    /// Its anchor, if it has one.
-    pub(crate) anchor: Option<KnownAnchor>,
+    /// The shape's anchor, if it has one, prepared for publications.
+    pub(crate) known_anchor: Option<KnownAnchor>,
 }
 
 /// The anchor of a known shape, prepared for publications.
@@ -95,8 +92,8 @@ pub(crate) struct KnownAnchor {
     pub(crate) shape: AnchorShape,
     /// [`AnchorShape::prefix`].
     pub(crate) prefix: Vec<u8>,
-    /// The number of its path in [`KnownShapes::values`].
-    pub(crate) path: usize,
+    /// The number of its path in [`KnownShapes::value_finder`].
+    pub(crate) path_number: usize,
 }
 
 /// The shapes of a broker. `known` is derived from `until`, and replaced under its lock.
@@ -235,13 +232,13 @@ impl KnownShapes {
                     let anchor = shape.anchor.as_ref();
                     known.subscriptions.push(KnownSubscriptions {
                         shape: shape.clone(),
-                        anchor: anchor.map(|anchor| KnownAnchor::new(anchor, &mut paths)),
+                        known_anchor: anchor.map(|anchor| KnownAnchor::new(anchor, &mut paths)),
                     });
                 }
             }
         }
         known.written.sort_unstable();
-        known.values = (!paths.is_empty()).then(|| Values::new(&paths));
+        known.value_finder = (!paths.is_empty()).then(|| Values::new(&paths));
         known
     }
 
@@ -256,14 +253,14 @@ impl KnownAnchor {
     /// Prepares an anchor, and adds its path to those of all anchors if it is not among them.
     fn new(anchor: &AnchorShape, paths: &mut Vec<Path>) -> KnownAnchor {
         let known = paths.iter().position(|path| path == anchor.path.path());
-        let path = known.unwrap_or_else(|| {
+        let path_number = known.unwrap_or_else(|| {
             paths.push(anchor.path.path().clone());
             paths.len() - 1
         });
         KnownAnchor {
             shape: anchor.clone(),
             prefix: anchor.prefix(),
-            path,
+            path_number,
         }
     }
 }
@@ -281,10 +278,12 @@ impl Shape {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Shape::Publications(shape) => out.extend([PUBLICATIONS, shape.levels, shape.cell]),
+            Shape::Publications(shape) => {
+                out.extend([PUBLICATIONS, shape.levels, shape.cell_level])
+            }
             Shape::Subscriptions(shape) => {
-                let PatternLevels { count, wild } = shape.levels;
-                out.extend([SUBSCRIPTIONS, shape.reach.byte(), count, shape.cell]);
+                let PatternLevels { count, wild } = shape.pattern_levels;
+                out.extend([SUBSCRIPTIONS, shape.reach.byte(), count, shape.cell_level]);
                 out.push(u8::from(shape.changes));
                 out.extend_from_slice(&wild.to_le_bytes());
                 if let Some(anchor) = &shape.anchor {
@@ -309,7 +308,7 @@ impl Shape {
         let shape = match input.u8()? {
             PUBLICATIONS => Shape::Publications(PublicationShape {
                 levels: input.u8()?,
-                cell: input.u8()?,
+                cell_level: input.u8()?,
             }),
             SUBSCRIPTIONS => Shape::Subscriptions(SubscriptionShape::decode(&mut input)?),
             _ => return None,
@@ -321,7 +320,7 @@ impl Shape {
 impl SubscriptionShape {
     fn decode(input: &mut Reader<'_>) -> Option<SubscriptionShape> {
         let reach = Reach::from_byte(input.u8()?)?;
-        let (count, cell, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
+        let (count, cell_level, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
         let wild = input.u64()?;
         let anchor = if input.is_empty() {
             None
@@ -340,8 +339,8 @@ impl SubscriptionShape {
         };
         Some(SubscriptionShape {
             reach,
-            levels: PatternLevels { count, wild },
-            cell,
+            pattern_levels: PatternLevels { count, wild },
+            cell_level,
             anchor,
             changes,
         })

@@ -12,8 +12,8 @@ fn malformed_shapes_are_refused() {
     let filter = esker_model::condition::Filter::new(&expr);
     let shape = Shape::Subscriptions(SubscriptionShape {
         reach: Reach::Exact,
-        levels: PatternLevels { count: 2, wild: 1 },
-        cell: 3,
+        pattern_levels: PatternLevels { count: 2, wild: 1 },
+        cell_level: 3,
         anchor: anchors(&filter).pop().map(|anchor| anchor.shape),
         changes: true,
     });

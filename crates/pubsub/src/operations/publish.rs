@@ -155,8 +155,8 @@ impl Inner {
         let mut shapes: Vec<Shape> = cells
             .iter()
             .map(|cell| {
-                let cell = cell.level();
-                Shape::Publications(PublicationShape { levels, cell })
+                let cell_level = cell.level();
+                Shape::Publications(PublicationShape { levels, cell_level })
             })
             .collect();
         shapes.sort_unstable();

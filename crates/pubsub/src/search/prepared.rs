@@ -219,8 +219,8 @@ impl Inner {
                 lists.keys.push(key);
                 lists.shapes.push(Shape::Subscriptions(SubscriptionShape {
                     reach,
-                    levels: topics.levels(),
-                    cell: cell.level(),
+                    pattern_levels: topics.levels(),
+                    cell_level: cell.level(),
                     anchor: anchor.as_ref().map(|anchor| anchor.shape.clone()),
                     changes: prepared.change.is_some(),
                 }));

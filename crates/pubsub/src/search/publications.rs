@@ -10,12 +10,13 @@ use esker::{Result, Seq};
 use esker_coding::Misplaced;
 
 use crate::broker::{Inner, View};
+use crate::forms::body::NumberAt;
 use crate::forms::element::{Element, RawElement, StoredPublication, Time};
 use crate::forms::keys::{self, List, ListKey};
 use crate::forms::message::Notification;
 use crate::forms::topic::Topic;
+use crate::lists::select;
 use crate::lists::shape::KnownShapes;
-use crate::lists::spans::{self, NumberAt};
 use crate::lists::walk::{Next, Span, normalise, walk};
 use crate::matching::PublicationParts;
 use crate::search::prepared::PreparedSubscription;
@@ -325,7 +326,7 @@ impl PublicationSearch<'_> {
     /// other subscriptions in them.
     fn read(&mut self, known: &KnownShapes, join: Option<&mut SelfJoin<'_>>) -> Result<()> {
         let (inner, prepared) = (self.inner, self.prepared);
-        let mut spans = spans::for_subscription(known, &prepared.topics, &prepared.cells);
+        let mut spans = select::for_subscription(known, &prepared.topics, &prepared.cells);
         let mut times = if prepared.change.is_some() {
             // The publication before the first match is needed, too.
             inner.time_filter().with_publications(Time::MIN, Time::MAX)
@@ -334,7 +335,7 @@ impl PublicationSearch<'_> {
         };
         let mut joined_in_walk = None;
         if let Some(join) = join {
-            let subscriptions = spans::for_self_join(known, &prepared.topics, &prepared.cells);
+            let subscriptions = select::for_self_join(known, &prepared.topics, &prepared.cells);
             if inner.is_one_tree() {
                 // One walk reads both lists of each topic (Algorithm 4).
                 spans.extend(subscriptions);

@@ -9,7 +9,7 @@ use esker_coding::{Misplaced, Reader};
 use crate::broker::{Inner, View};
 use crate::forms::element::{Element, NEVER, RawElement, StoredSubscription, Time};
 use crate::forms::message::Notification;
-use crate::lists::spans;
+use crate::lists::select;
 use crate::lists::walk::{Next, Span, normalise, walk};
 use crate::matching::PublicationParts;
 use crate::search::prepared::PreparedSubscription;
@@ -161,7 +161,7 @@ impl<'a> SelfJoin<'a> {
             let cells = inner.cells(&*inner.match_cache.extent(&publication.place)?);
             let known = &self.view.known;
             let lists =
-                spans::for_publication(known, &publication.topic, &cells, &publication.body);
+                select::for_publication(known, &publication.topic, &cells, &publication.body);
             let is_unread = |list: &Span| !self.read_lists.iter().any(|read| read.holds(list));
             elsewhere.extend(lists.into_iter().filter(is_unread));
         }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use esker::{Result, Seq};
 
 use crate::broker::{Inner, View};
+use crate::forms::body::NumberAt;
 use crate::forms::cell::Cell;
 use crate::forms::element::{Element, RawElement, StoredChange, Time};
 use crate::forms::keys::{List, ListKey};
 use crate::forms::message::Match;
 use crate::forms::topic::{Topic, TopicFilter};
-use crate::lists::spans::{self, NumberAt};
+use crate::lists::select;
 use crate::lists::walk::{Next, Span, Walk, normalise, walk};
 use crate::matching::PublicationParts;
 
@@ -88,7 +89,7 @@ impl<'a> Matcher<'a> {
     fn walk(&mut self) -> Result<()> {
         let View { snapshot, known } = self.view;
         let (inner, time) = (self.inner, self.parts.time);
-        let mut spans = spans::for_publication(known, self.topic, self.cells, self.parts.body);
+        let mut spans = select::for_publication(known, self.topic, self.cells, self.parts.body);
         if spans.is_empty() {
             return Ok(());
         }

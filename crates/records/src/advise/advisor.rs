@@ -234,8 +234,12 @@ fn declared(view: &View) -> Vec<Candidate<'_>> {
 fn queried_undeclared<'a>(view: &View, counts: &UsageCounts) -> Result<Vec<Candidate<'a>>> {
     let layout = &view.layout;
     let key = (layout.stored.key.clone(), layout.stored.key_type);
-    let is_undeclared = |path: &&Path| layout.stored.attribute(path).is_none() && **path != key.0;
-    let paths: Vec<&Path> = counts.attributes.keys().filter(is_undeclared).collect();
+    // The order of the records finds them by the first field of the key. Only the others, where a
+    // key has several fields, can need an index.
+    let key_paths = layout.shape.key_paths();
+    let needs_index =
+        |path: &&Path| layout.stored.attribute(path).is_none() && key_paths.first() != Some(*path);
+    let paths: Vec<&Path> = counts.attributes.keys().filter(needs_index).collect();
     if paths.is_empty() {
         return Ok(Vec::new());
     }

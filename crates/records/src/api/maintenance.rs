@@ -1,4 +1,4 @@
-//! Index changes, changes of strategy, repair, statistics and advice.
+//! Index changes, migrations of the strategy, repair, statistics and advice.
 
 use std::time::Duration;
 
@@ -99,13 +99,13 @@ impl<K, V> Dataset<K, V> {
         Task::new(move |progress| handle.resume_index(progress))
     }
 
-    /// Changes the maintenance strategy. Writes and queries continue and stay exact: new writes use
-    /// the new strategy from the start of the task, and queries use it once the task is complete.
-    /// An interrupted task continues when it is run again.
+    /// Migrates to another maintenance strategy. Writes and queries continue and stay exact: new
+    /// writes use the new strategy from the start of the task, and queries use it once the task is
+    /// complete. An interrupted task continues when it is run again.
     ///
-    /// A change from a strategy without a primary-key index to one with it reads every record once.
-    /// A repair by index finds the obsolete index entries of the old strategy, unless that was
-    /// eager or mutable-bitmap, which leave none.
+    /// A migration from a strategy without a primary-key index to one with it reads every record
+    /// once. A repair by index finds the obsolete index entries of the old strategy, unless that
+    /// was eager or mutable-bitmap, which leave none.
     ///
     /// # Errors
     /// [`crate::Error::BadInput`] if the strategy does not fit the definition (several versions,
@@ -120,7 +120,7 @@ impl<K, V> Dataset<K, V> {
     }
 
     /// Lets measurements choose the strategy from now on ([`crate::DatasetDef::auto`]). Begins with
-    /// the current strategy if it is among the choices, otherwise changes to validation as
+    /// the current strategy if it is among the choices, otherwise migrates to validation as
     /// [`Dataset::set_maintenance`] does, with the same errors.
     pub fn set_auto(&self) -> Task<MigrationProgress, MigrationReport> {
         let handle = self.handle.clone();

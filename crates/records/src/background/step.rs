@@ -49,8 +49,8 @@ impl Handle {
         if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
             return Ok(());
         }
-        if !self.has_converged() {
-            return self.change_to(MigrationTarget::Present, go_on);
+        if !self.has_migrated() {
+            return self.migrate_to(MigrationTarget::Present, go_on);
         }
         if settings.auto && self.reconsider_strategy(layout, snapshot, go_on)? {
             return Ok(());
@@ -62,11 +62,11 @@ impl Handle {
         Ok(())
     }
 
-    /// Changes the strategy, unless another change of the dataset is requested.
+    /// Migrates to another strategy, unless another change of the dataset is requested.
     ///
     /// # Errors
-    /// [`Error::Busy`] if it yielded to another change; also any error of the change.
-    fn change_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
+    /// [`Error::Busy`] if it yielded to another change; also any error of the migration.
+    fn migrate_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
         let report = self.yielding(go_on, |go_on| {
             self.migrate(target, &options, &mut |_| control_flow(go_on()))
@@ -75,7 +75,7 @@ impl Handle {
             return Err(self.current.busy());
         }
         if let Some(repair) = report.repair {
-            self.note_repair(&repair, "the strategy was changed");
+            self.note_repair(&repair, "a migration of the strategy");
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Handle {
     }
 
     /// Reconsiders the strategy if enough operations have passed since the last time; true if it
-    /// was changed.
+    /// chose another one.
     fn reconsider_strategy(
         &self,
         layout: &Layout,
@@ -184,7 +184,7 @@ impl Handle {
             return Ok(false);
         }
         let to = choice.strategy;
-        self.change_to(MigrationTarget::Chosen { present, to }, go_on)?;
+        self.migrate_to(MigrationTarget::Chosen { present, to }, go_on)?;
         Ok(true)
     }
 
@@ -216,7 +216,7 @@ impl Handle {
             entries: measured.entries as f64 / writes,
             fetched: measured.fetched as f64 / writes,
             wasted,
-            scanned: measured.scanned as f64 / writes,
+            scanned: measured.filter_scanned as f64 / writes,
             keys_cached: cached(keys),
             data_cached: cached(keys + bytes(layout.data)),
         })

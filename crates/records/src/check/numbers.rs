@@ -9,7 +9,7 @@ use crate::catalog::Layout;
 pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
     let settings = &layout.stored.settings;
     let mut numbers = vec![NamedNumber::new(
-        "the last change of strategy",
+        "the last migration of the strategy",
         settings.since,
     )];
     if let Some(seq) = settings.keys_after {

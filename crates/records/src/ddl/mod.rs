@@ -1,5 +1,5 @@
 //! Changing a dataset while it is in use: its indexes (`add.rs`, `indexes.rs`, `build.rs`,
-//! `unique.rs`), its maintenance strategy (`strategy.rs`), and the expiry of its records
+//! `unique.rs`), its maintenance strategy (`migration.rs`), and the expiry of its records
 //! (`expiry.rs`). The first two begin with one edit of the engine, after which writes maintain the
 //! old and the new structure. Then they transfer the older records (`backfill.rs`). They can be
 //! interrupted anywhere and resumed.
@@ -9,9 +9,9 @@ mod backfill;
 mod build;
 mod expiry;
 mod indexes;
-mod strategy;
+mod migration;
 mod unique;
 
 pub use indexes::{IndexChange, IndexProgress, IndexStep};
-pub(crate) use strategy::MigrationTarget;
-pub use strategy::{MigrationProgress, MigrationReport, MigrationStep};
+pub(crate) use migration::MigrationTarget;
+pub use migration::{MigrationProgress, MigrationReport, MigrationStep};

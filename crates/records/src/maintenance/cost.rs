@@ -35,8 +35,8 @@ pub(crate) const CANDIDATES: [Maintenance; 3] = [
     Maintenance::Eager,
 ];
 
-/// The strategy before anything is measured.
-pub(crate) const FIRST: Maintenance = Maintenance::Validation;
+/// The automatic strategy until enough is measured to choose one.
+pub(crate) const DEFAULT: Maintenance = Maintenance::Validation;
 
 /// A measured workload, per write.
 #[derive(Debug, Clone, Copy, PartialEq)]

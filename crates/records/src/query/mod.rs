@@ -39,6 +39,8 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod statistics;
+#[cfg(test)]
+mod statistics_tests;
 mod table_boxes;
 mod value_counts;
 mod value_groups;

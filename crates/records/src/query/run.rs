@@ -155,6 +155,11 @@ impl Context {
         }
     }
 
+    /// The attributes whose indexes have the candidates, each once; none for a scan.
+    pub(super) fn driving_attributes(&self) -> Vec<&Attribute> {
+        driving(&self.view.layout, &self.compiled, &self.plan.driver)
+    }
+
     /// The driving index, if it is a single one that is read for one range.
     pub(super) fn driving_index(&self) -> Option<DrivingIndex<'_>> {
         let at = self.plan.driver.single()?;
@@ -308,11 +313,13 @@ fn probes_keys(
     is_wanted && validity.probes_keys()
 }
 
+/// True if a scan finds its records by this field of the key: conditions on it need no index.
+pub(super) fn is_key_of_scan(layout: &Layout, compiled: &Compiled, path: &Path) -> bool {
+    !compiled.keys.is_all() && layout.shape.key_paths().contains(path)
+}
+
 /// The reasons why a condition is answered by a scan.
 fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
-    let by_key = !compiled.keys.is_all();
-    let keys = layout.shape.key_paths();
-    let is_key = |path: &Path| by_key && keys.contains(path);
     let undeclared = compiled.undeclared.iter();
     let declared = (compiled.constraints.iter())
         .map(|constraint| layout.attributes.own(constraint.attribute))
@@ -320,15 +327,15 @@ fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
         .map(|attribute| &attribute.path);
     let mut seen = HashSet::new();
     let paths: Vec<Path> = (undeclared.chain(declared))
-        .filter(|path| !is_key(path) && seen.insert(*path))
+        .filter(|path| !is_key_of_scan(layout, compiled, path) && seen.insert(*path))
         .cloned()
         .collect();
     if !paths.is_empty() {
         vec![Note::NoIndex { paths }]
-    } else if by_key {
-        Vec::new()
-    } else {
+    } else if compiled.keys.is_all() {
         vec![Note::NotIndexable]
+    } else {
+        Vec::new()
     }
 }
 
@@ -409,7 +416,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.count_use();
+        self.count_attribute_queries();
         let dataset = &self.context.view.dataset;
         let costs = &self.context.costs;
         for cost in [&costs.data, &costs.bodies, &costs.index, &costs.keys] {

@@ -1,106 +1,147 @@
 //! The statistics of a query, when it has ended: for background maintenance, which weighs the costs
 //! of strategies, and for the advisor, which weighs indexes.
 
+use std::collections::BTreeMap;
+
 use esker_lsm::coding::Own;
 
-use super::run::Run;
+use super::run::{Run, is_key_of_scan};
 use crate::telemetry::{Measured, QueryStats};
-use esker_model::query::{Constraint, Driver};
+use esker_model::query::Driver;
 use esker_model::schema::Path;
 
+/// What a query sought in an attribute. A range asks more of an index than single values do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sought {
+    Value,
+    Range,
+}
+
+/// What answered a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnsweredBy {
+    Index,
+    Scan,
+}
+
 impl Run {
+    /// True if the entries of indexes decide which keys the answer has.
+    fn is_index_only(&self) -> bool {
+        let context = &self.context;
+        let has_index = context.plan.driver != Driver::Scan;
+        has_index && context.request.keys_only && context.entries_suffice()
+    }
+
     /// The number of candidates that were validated.
     pub(super) fn validated(&self) -> u64 {
-        let Run { context, steps, .. } = self;
-        let has_index = context.plan.driver != Driver::Scan;
-        if has_index && context.request.keys_only && context.entries_suffice() {
-            // Most of them without a probe: a filter or the obsolete set decides.
+        let steps = &self.steps;
+        if self.is_index_only() {
+            // A filter or the obsolete set decides most of them without a probe.
             return steps.candidates;
         }
+        // A candidate that passes its probe is fetched, too: the larger count has all of them.
         steps.probed.max(steps.fetched)
     }
 
     /// The costs of the query, for background maintenance.
     pub(super) fn measured(&self) -> Measured {
-        let (context, steps) = (&self.context, &self.steps);
-        let Some(at) = context.plan.driver.single() else {
+        let steps = &self.steps;
+        let attributes = self.context.driving_attributes();
+        if attributes.is_empty() {
             return Measured::default();
-        };
-        let constraint = context.compiled.constraints.own(at);
-        let attribute = context.view.layout.attributes.own(constraint.attribute);
-        if !attribute.kind.is_standalone() {
+        }
+        if attributes.iter().all(|a| a.is_filtered_scan()) {
             return Measured {
-                scanned: if attribute.is_filtered_scan() {
-                    steps.candidates
-                } else {
-                    0
-                },
+                filter_scanned: steps.candidates,
                 ..Measured::default()
             };
         }
-        // Such a query reads no records.
-        let is_bare = context.request.keys_only && context.all_answered;
+        if !attributes.iter().all(|a| a.kind.is_standalone()) {
+            return Measured::default();
+        }
+        debug_assert!(
+            steps.wasted <= steps.fetched,
+            "only records that were fetched are wasted"
+        );
+        let is_index_only = self.is_index_only();
         Measured {
-            index_only: u64::from(is_bare),
-            fetching: u64::from(!is_bare),
-            entries: if is_bare { steps.candidates } else { 0 },
+            index_only: u64::from(is_index_only),
+            fetching: u64::from(!is_index_only),
+            entries: if is_index_only { steps.candidates } else { 0 },
             probed: steps.probed,
-            fetched: if is_bare { 0 } else { steps.fetched },
+            fetched: steps.fetched,
             wasted: steps.wasted,
             ..Measured::default()
         }
     }
 
-    /// Counts the query for the attributes whose indexes answered it; if a scan answered it, for
-    /// each attribute in its condition. For undeclared attributes it counts as a lookup.
-    pub(super) fn count_use(&self) {
+    /// Counts the query once for each attribute whose index answered it; if a scan answered it,
+    /// for each attribute in its condition. For undeclared attributes it counts as a lookup.
+    pub(super) fn count_attribute_queries(&self) {
+        let answered_by = match self.context.plan.driver {
+            Driver::Scan => AnsweredBy::Scan,
+            Driver::Index(_) | Driver::Union(_) | Driver::Combined(_) => AnsweredBy::Index,
+        };
+        let usage = &self.context.view.dataset.current.usage;
+        for (path, sought) in self.sought() {
+            usage.count_attribute_query(path, self.attribute_query(sought, answered_by));
+        }
+    }
+
+    /// The attributes for which the query counts.
+    fn sought(&self) -> BTreeMap<&Path, Sought> {
         let context = &self.context;
-        let usage = &context.view.dataset.current.usage;
+        let (layout, compiled) = (&context.view.layout, &context.compiled);
+        let mut all = BTreeMap::new();
+        let mut add = |path, sought: Sought| {
+            let most = all.entry(path).or_insert(sought);
+            *most = sought.max(*most);
+        };
+        let constraints: Vec<usize> = match &context.plan.driver {
+            Driver::Index(at) => vec![*at],
+            Driver::Union(all) => all.clone(),
+            Driver::Combined(combined) => combined.lists.constraints(),
+            Driver::Scan => {
+                for path in &compiled.undeclared {
+                    add(path, Sought::Value);
+                }
+                (0..compiled.constraints.len()).collect()
+            }
+        };
+        for at in constraints {
+            let constraint = compiled.constraints.own(at);
+            let sought = if constraint.is_point() {
+                Sought::Value
+            } else {
+                Sought::Range
+            };
+            add(&layout.attributes.own(constraint.attribute).path, sought);
+        }
+        if context.plan.driver == Driver::Scan {
+            all.retain(|path, _| !is_key_of_scan(layout, compiled, path));
+        }
+        all
+    }
+
+    /// The counts of the query for one attribute.
+    fn attribute_query(&self, sought: Sought, answered_by: AnsweredBy) -> QueryStats {
+        let answers = self.steps.answers;
         // Clamped, so that sums do not overflow.
         let limit = self
             .remaining
-            .map(|left| (left as u64 + self.steps.answers).min(1 << 32));
-        let stats = |is_point: bool| QueryStats {
-            lookups: u64::from(is_point),
-            ranges: u64::from(!is_point),
+            .map(|left| (left as u64 + answers).min(1 << 32));
+        let range_rows = match (sought, limit) {
+            (Sought::Range, None) => answers,
+            (Sought::Range, Some(_)) | (Sought::Value, _) => 0,
+        };
+        QueryStats {
+            lookups: u64::from(sought == Sought::Value),
+            ranges: u64::from(sought == Sought::Range),
             limited: u64::from(limit.is_some()),
             // A query without a limit adds nothing to the sum of limits.
             limits: limit.unwrap_or(0),
-            range_rows: if is_point || limit.is_some() {
-                0
-            } else {
-                self.steps.answers
-            },
-            scans: 0,
-        };
-        let count = |constraint: &Constraint, scans: u64| {
-            let attribute = context.view.layout.attributes.own(constraint.attribute);
-            let stats = stats(constraint.is_point());
-            usage.count_attribute_query(&attribute.path, QueryStats { scans, ..stats });
-        };
-        let constraints = &context.compiled.constraints;
-        match &context.plan.driver {
-            Driver::Index(at) => count(constraints.own(*at), 0),
-            Driver::Union(all) => all.iter().for_each(|at| count(constraints.own(*at), 0)),
-            Driver::Combined(combined) => {
-                for at in combined.lists.constraints() {
-                    count(constraints.own(at), 0);
-                }
-            }
-            Driver::Scan => {
-                for constraint in constraints {
-                    count(constraint, 1);
-                }
-                // Conditions on keys need no index.
-                let keys = &context.compiled.keys;
-                let is_key = |path: &Path| !keys.is_all() && *path == context.view.layout.shape.key;
-                for path in &context.compiled.undeclared {
-                    if !is_key(path) {
-                        let lookup = stats(true);
-                        usage.count_attribute_query(path, QueryStats { scans: 1, ..lookup });
-                    }
-                }
-            }
+            range_rows,
+            scans: u64::from(answered_by == AnsweredBy::Scan),
         }
     }
 }

@@ -16,6 +16,7 @@ use esker_model::schema::Path;
 use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
+use super::statistics::AnsweredBy;
 use super::version_search::{FoundVersions, KeptVersions, VersionSearch};
 use crate::error::{Error, Result};
 use crate::record;
@@ -135,7 +136,12 @@ impl View {
         let group = &self.dataset.shared.group;
         group.count(&search.data_cost);
         group.count(&search.index_cost);
-        self.count_use(required, limit, u64::from(by_scan));
+        let answered_by = if by_scan {
+            AnsweredBy::Scan
+        } else {
+            AnsweredBy::Index
+        };
+        self.count_attribute_queries(required, limit, answered_by);
         let last = records.last().filter(|_| has_more);
         Ok(ValuePage {
             next: last.map(|last| ValueToken {
@@ -166,14 +172,19 @@ impl View {
         each.reduce(|a, b| a & b)
     }
 
-    /// Counts the search, and its scans, for the advisor, for each of its attributes.
-    fn count_use(&self, required: &[(Path, String)], limit: usize, scans: u64) {
+    /// Counts the search for the advisor, for each of its attributes.
+    fn count_attribute_queries(
+        &self,
+        required: &[(Path, String)],
+        limit: usize,
+        answered_by: AnsweredBy,
+    ) {
         for (path, _) in required {
             let stats = QueryStats {
                 lookups: 1,
                 limited: 1,
                 limits: (limit as u64).min(1 << 32),
-                scans,
+                scans: u64::from(answered_by == AnsweredBy::Scan),
                 ..QueryStats::default()
             };
             self.dataset

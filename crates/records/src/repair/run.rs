@@ -92,7 +92,7 @@ impl Handle {
 
     /// The tree of the obsolete set. Creates it if the store is older than obsolete sets, and
     /// recreates it if its files cannot be read: then its numbers must be found again, as after a
-    /// change of strategy.
+    /// migration.
     fn superseded(&self, required: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
             let snapshot = self.shared.group.snapshot();

@@ -64,7 +64,7 @@ impl<'w> Validator<'w> {
         attribute: &Attribute,
     ) -> Result<Validator<'w>> {
         let settings = &layout.stored.settings;
-        // After a change of strategy the key trees do not show everything: they lack deletions, and
+        // After a migration the key trees do not show everything: they lack deletions, and
         // replacements from before the index's own tree began.
         let converged = layout.coverage_at(Some(work.watermark())).has_converged();
         let (tree, has_every_write) = match (layout.keys, attribute.deleted.filter(|_| converged)) {

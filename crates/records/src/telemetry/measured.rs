@@ -17,6 +17,9 @@ use crate::error::Error;
 const WINDOW: u64 = 1 << 16;
 
 /// Counts of recent operations: operations half a window ago count about half.
+///
+/// A query counts if all indexes that have its candidates are stand-alone, or all are range filters
+/// (`filter_scanned`). Others count as nothing: a part of their candidates comes with the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Measured {
@@ -36,12 +39,13 @@ pub(crate) struct Measured {
     /// Other queries of an index.
     #[serde(rename = "fetching_queries")]
     pub(crate) fetching: u64,
-    /// The records that they fetched.
+    /// The records that all these queries fetched.
     pub(crate) fetched: u64,
     /// Of these, records that were obsolete.
     pub(crate) wasted: u64,
-    /// Records that scans of tables with summaries visited.
-    pub(crate) scanned: u64,
+    /// Records that scans by range filters visited.
+    #[serde(rename = "scanned")]
+    pub(crate) filter_scanned: u64,
 }
 
 impl Measured {
@@ -60,7 +64,7 @@ impl Measured {
             self.fetching,
             self.fetched,
             self.wasted,
-            self.scanned,
+            self.filter_scanned,
         ]
     }
 
@@ -76,7 +80,7 @@ impl Measured {
             fetching,
             fetched,
             wasted,
-            scanned,
+            filter_scanned,
         ] = values;
         Measured {
             written,
@@ -88,7 +92,7 @@ impl Measured {
             fetching,
             fetched,
             wasted,
-            scanned,
+            filter_scanned,
         }
     }
 

@@ -115,7 +115,10 @@ fn a_number_that_was_not_given_out_is_found() {
     db.group()
         .configure_tree(data, config.into_bytes())
         .unwrap();
-    says(&db, "the last change of strategy has the number 99999");
+    says(
+        &db,
+        "the last migration of the strategy has the number 99999",
+    );
 }
 
 #[test]

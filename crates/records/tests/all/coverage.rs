@@ -1,5 +1,5 @@
-//! The coverage of the obsolete set after a change of strategy, for every kind of index and every
-//! pair of strategies. A change ends with a repair, which finds the obsolete entries of indexes
+//! The coverage of the obsolete set after a migration, for every kind of index and every pair of
+//! strategies. A migration ends with a repair, which finds the obsolete entries of indexes
 //! with their own tree. It does not cover the versions that data tables still hold and that
 //! embedded and fingerprint indexes read.
 
@@ -53,7 +53,7 @@ fn change(dataset: &Dataset, to: Maintenance) {
     assert!(report.unwrap().complete);
 }
 
-/// Updates that leave `b` unchanged, and a deletion, before and after a change of strategy.
+/// Updates that leave `b` unchanged, and a deletion, before and after a migration.
 fn through_a_change(
     kind: IndexKind,
     beside: Option<IndexKind>,

@@ -124,7 +124,7 @@ fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
     let fs = Hooked::default();
     let db = open(&fs);
     fill(&db.create_dataset::<esker::Key>("d", def()).unwrap(), 10);
-    // An incomplete change of strategy: the next maintenance step repairs by index and locks the
+    // An incomplete migration: the next maintenance step repairs by index and locks the
     // indexes.
     let busy = db.create_dataset::<esker::Key>("busy", def()).unwrap();
     fill(&busy, 6000);

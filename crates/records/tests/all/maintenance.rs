@@ -1,6 +1,6 @@
-//! Changes of the maintenance strategy while the dataset is in use: beside writers, automatically,
-//! and beside repairs. The simulation (`sim/`) changes it in the middle of everything else, with
-//! power cuts.
+//! Migrations of the maintenance strategy while the dataset is in use: beside writers, by automatic
+//! choice, and beside repairs. The simulation (`sim/`) changes it in the middle of everything else,
+//! with power cuts.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -143,7 +143,7 @@ fn a_dataset_that_was_not_made_for_it_refuses() {
     assert_eq!(old.unwrap().levels.len(), 0);
 }
 
-/// Flushes, compactions, restarts, changes of the strategy, power cuts and backups, with a feed in
+/// Flushes, compactions, restarts, migrations, power cuts and backups, with a feed in
 /// the writer and in a reader beside it.
 #[test]
 fn old_records_survive_what_the_feed_survives() {

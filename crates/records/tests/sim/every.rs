@@ -385,7 +385,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
         overtaken,
     ));
     for (from, to) in [(3, 1), (1, 0), (4, 2)] {
-        let name = format!("a change of strategy, {from} to {to}");
+        let name = format!("a migration, {from} to {to}");
         lists.push((name, settings(2 << 10, 64 << 10), strategy_change(from, to)));
     }
     for (maintenance, method) in [

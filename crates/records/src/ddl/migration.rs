@@ -1,17 +1,17 @@
-//! Changing the maintenance strategy of a dataset while it is in use.
+//! The migration of a dataset to another maintenance strategy, while it is in use.
 //!
 //! 1. One edit of the engine stores the new strategy in the definition, with the last write under
 //!    the old strategy (*since*), and creates and drops trees. Batches encoded for the old strategy
 //!    are encoded again. Queries rely on the new strategy only when the obsolete set is complete up
-//!    to *since* (the dataset has *converged*); until then they fetch records.
+//!    to *since* (it has *converged*); until then they fetch records.
 //! 2. A new primary-key index lacks the older records. Their keys are read from the data in order,
 //!    and written below the keys that writers have added by then (`backfill.rs`). Until that is
 //!    done the index is written but not read.
 //! 3. A repair completes the set up to *since*. If the old strategy recorded every replaced write,
 //!    the set is complete without it.
 //!
-//! An interruption after the first step leaves a dataset that has not converged. Changing it to the
-//! same strategy again resumes the change, and so does background maintenance.
+//! An interruption after the first step leaves an unfinished migration. A migration to the same
+//! strategy resumes it, and so does background maintenance.
 
 use std::ops::ControlFlow;
 
@@ -25,11 +25,12 @@ use crate::catalog::{
 use crate::coverage::{Coverage, Source};
 use crate::error::{Error, Result};
 use crate::maintenance;
+use crate::maintenance::cost::{CANDIDATES, DEFAULT};
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::store::Handle;
 use crate::trees::widens;
 
-/// The current step of a change of strategy.
+/// The current step of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MigrationStep {
@@ -39,7 +40,7 @@ pub enum MigrationStep {
     Repair,
 }
 
-/// The progress of a change of strategy.
+/// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MigrationProgress {
@@ -51,11 +52,7 @@ pub struct MigrationProgress {
     pub total: u64,
 }
 
-/// Called with the progress from time to time; returns whether to continue. It may use the dataset,
-/// but not change its strategy or its indexes.
-pub(crate) type OnMigration<'p> = dyn FnMut(MigrationProgress) -> ControlFlow<()> + 'p;
-
-/// The result of a change of strategy.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MigrationReport {
@@ -67,7 +64,7 @@ pub struct MigrationReport {
     pub keys: u64,
     /// The repair, if one was needed.
     pub repair: Option<RepairReport>,
-    /// False if the progress callback stopped the change: the new strategy is in force, but
+    /// False if the progress callback stopped the migration: the new strategy is in force, but
     /// obsolete entries of the old one remain.
     pub complete: bool,
 }
@@ -78,12 +75,13 @@ pub struct MigrationReport {
 pub(crate) enum MigrationTarget {
     /// This strategy, until the program sets another one.
     Fixed(Maintenance),
-    /// An automatic choice from now on. The present strategy stays for now, if an automatic choice
-    /// can replace it; otherwise the first automatic one takes its place.
+    /// An automatic choice from now on. The present strategy stays for now, if it is one of those
+    /// that are chosen automatically; otherwise the default takes its place.
     Auto,
     /// The present strategy: an interrupted migration to it is completed.
     Present,
-    /// An automatic choice, which holds only if `present` is still the automatic one.
+    /// An automatic choice, made while `present` was the automatic one. If it no longer is, another
+    /// migration has come first: the choice is void, and the target is the present strategy.
     Chosen {
         present: Maintenance,
         to: Maintenance,
@@ -91,24 +89,21 @@ pub(crate) enum MigrationTarget {
 }
 
 impl MigrationTarget {
-    /// The setting to migrate to from the setting `now`; `None` if an automatic choice no longer
-    /// holds.
-    fn resolve(self, now: Setting) -> Option<Setting> {
-        let automatic = |to| Setting {
-            strategy: to,
+    /// The setting to migrate to from the setting `now`.
+    fn resolve(self, now: Setting) -> Setting {
+        let automatic = |strategy| Setting {
+            strategy,
             is_auto: true,
         };
         match self {
-            MigrationTarget::Fixed(to) => Some(Setting {
-                strategy: to,
+            MigrationTarget::Fixed(strategy) => Setting {
+                strategy,
                 is_auto: false,
-            }),
-            MigrationTarget::Auto if now.strategy.uses_keys() => Some(automatic(now.strategy)),
-            MigrationTarget::Auto => Some(automatic(maintenance::cost::FIRST)),
-            MigrationTarget::Present => Some(now),
-            MigrationTarget::Chosen { present, to } => {
-                (now == automatic(present)).then_some(automatic(to))
-            }
+            },
+            MigrationTarget::Auto if CANDIDATES.contains(&now.strategy) => automatic(now.strategy),
+            MigrationTarget::Auto => automatic(DEFAULT),
+            MigrationTarget::Chosen { present, to } if now == automatic(present) => automatic(to),
+            MigrationTarget::Chosen { .. } | MigrationTarget::Present => now,
         }
     }
 }
@@ -125,24 +120,29 @@ impl Handle {
     pub(crate) fn set_maintenance(
         &self,
         maintenance: Maintenance,
-        progress: &mut OnMigration<'_>,
+        progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
     ) -> Result<MigrationReport> {
         let target = MigrationTarget::Fixed(maintenance);
         self.migrate(target, &RepairOptions::default(), progress)
     }
 
     /// See [`crate::Dataset::set_auto`].
-    pub(crate) fn set_auto(&self, progress: &mut OnMigration<'_>) -> Result<MigrationReport> {
+    pub(crate) fn set_auto(
+        &self,
+        progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
+    ) -> Result<MigrationReport> {
         self.migrate(MigrationTarget::Auto, &RepairOptions::default(), progress)
     }
 
-    /// Changes the strategy to `target` and completes the change, with a repair if one is needed.
-    /// A strategy that is in force already is only completed.
+    /// Migrates to `target` and completes the migration, with a repair if one is needed. If the
+    /// target is in force already, only what is unfinished is completed. `progress` is called from
+    /// time to time and returns whether to continue; it may use the dataset, but not change its
+    /// strategy or its indexes.
     pub(crate) fn migrate(
         &self,
         target: MigrationTarget,
-        repair: &RepairOptions,
-        progress: &mut OnMigration<'_>,
+        repair_options: &RepairOptions,
+        progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
     ) -> Result<MigrationReport> {
         let claim = self.current.claim()?;
         let layout = self.layout();
@@ -151,9 +151,7 @@ impl Handle {
             strategy: settings.maintenance,
             is_auto: settings.auto,
         };
-        let Some(to) = target.resolve(now) else {
-            return Err(self.current.busy());
-        };
+        let to = target.resolve(now);
         let mut report = MigrationReport {
             from: now.strategy,
             to: to.strategy,
@@ -170,49 +168,50 @@ impl Handle {
             None => report.complete = false,
         }
         drop(claim);
-        if report.complete && !self.has_converged() {
-            let mut progress = |RepairProgress { done, total }| {
+        if report.complete && !self.has_migrated() {
+            let mut on_repair = |RepairProgress { done, total }| {
                 let step = MigrationStep::Repair;
                 progress(MigrationProgress { step, done, total })
             };
-            let repair = self.repair(repair, &mut progress)?;
+            let repair = self.repair(repair_options, &mut on_repair)?;
             report.complete = repair.complete;
             report.repair = Some(repair);
         }
         Ok(report)
     }
 
-    /// True if the obsolete set has all obsolete writes of earlier strategies.
-    pub(crate) fn has_converged(&self) -> bool {
-        self.converged().is_some()
+    /// True if no migration is unfinished: the primary-key index, if the strategy uses it, has all
+    /// keys, and the obsolete set has all obsolete writes of earlier strategies.
+    pub(crate) fn has_migrated(&self) -> bool {
+        self.coverage_if_migrated().is_some()
     }
 
-    /// The coverage of the obsolete set, if the dataset has converged.
-    fn converged(&self) -> Option<Coverage> {
+    /// The coverage of the obsolete set; `None` if a migration is unfinished.
+    fn coverage_if_migrated(&self) -> Option<Coverage> {
         let now = self.now();
         let layout = &now.layout;
-        let known = layout
+        let obsolete_set = layout
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
-        let coverage = Coverage::new(&layout.stored.settings, known.as_ref());
-        let converged = layout.stored.settings.keys_after.is_none() && coverage.has_converged();
-        converged.then_some(coverage)
+        let coverage = Coverage::new(&layout.stored.settings, obsolete_set.as_ref());
+        let has_all_keys = layout.stored.settings.keys_after.is_none();
+        (has_all_keys && coverage.has_converged()).then_some(coverage)
     }
 
     /// The first step: from here on writes follow the new strategy.
     fn begin_migration(&self, layout: &Layout, to: Setting) -> Result<()> {
-        let group = &self.shared.group;
         let mut stored = layout.stored.clone();
-        let is_other = stored.settings.maintenance != to.strategy;
+        let is_new_strategy = stored.settings.maintenance != to.strategy;
         let set_was_complete = self
-            .converged()
+            .coverage_if_migrated()
             .is_some_and(|set| set.complete_for(Source::IndexEntries).is_always());
         stored.settings.maintenance = to.strategy;
         stored.settings.auto = to.is_auto;
         stored.def().validate()?;
-        group.change_trees(&mut |last| {
+        // Of several calls the last one counts: its result is installed, and `stored` is the same.
+        self.shared.group.change_trees(&mut |last| {
             let mut change = TreeChange::default();
-            if is_other {
+            if is_new_strategy {
                 stored.settings.since = last;
                 if !to.strategy.uses_keys() {
                     stored.settings.keys_after = None;
@@ -226,17 +225,24 @@ impl Handle {
         })?;
         match layout.superseded {
             // The set is complete: it has everything that was replaced up to `since`.
-            Some(tree) if set_was_complete && is_other => {
-                let since = Some(stored.settings.since);
-                Ok(group.supersede(tree, &mut std::iter::empty(), since)?)
+            Some(set) if set_was_complete && is_new_strategy => {
+                self.advance_repair_watermark(set, stored.settings.since)
             }
             _ => Ok(()),
         }
     }
 
+    /// Advances the repair watermark of the obsolete set, which has all obsolete writes up to it.
+    fn advance_repair_watermark(&self, set: TreeId, watermark: Seq) -> Result<()> {
+        let no_writes = &mut std::iter::empty();
+        let group = &self.shared.group;
+        Ok(group.supersede(set, no_writes, Some(watermark))?)
+    }
+
     /// The trees that a migration to the strategy in `settings` creates and drops.
     fn trees_of_migration(&self, layout: &Layout, settings: &MaintenanceSettings) -> TreeChange {
         let (name, to) = (&self.name(), settings.maintenance);
+        let attributes = &layout.attributes;
         let config = |role| TreeConfig::new(role, settings);
         let mut created = Vec::new();
         if to.uses_keys() && layout.keys_written.is_none() {
@@ -247,29 +253,30 @@ impl Handle {
             created.push((superseded_tree(name), config(Role::Superseded).to_bytes()));
         }
         if maintenance::strategy_of(to).keeps_written_keys() {
-            for attribute in layout.attributes.iter().filter(|a| a.tree.is_some()) {
+            for attribute in attributes.iter().filter(|a| a.tree.is_some()) {
                 let tree = deleted_tree(name, attribute.id);
                 created.push((tree, config(Role::Deleted).to_bytes()));
             }
         }
-        let attributes = layout.attributes.iter();
-        for filter in attributes.filter(|a| widens(settings, a.kind)) {
+        for filter in attributes.iter().filter(|a| widens(settings, a.kind)) {
             let tree = widened_tree(name, filter.id);
             created.push((tree, config(Role::Widened).to_bytes()));
         }
-        let attributes = layout.attributes.iter();
-        let of_old = attributes.flat_map(|a| a.deleted.into_iter().chain(a.widened));
-        let keys = layout.keys_written.filter(|_| !to.uses_keys());
+        let old_trees = (attributes.iter()).flat_map(|a| a.deleted.into_iter().chain(a.widened));
+        let old_keys = layout.keys_written.filter(|_| !to.uses_keys());
         TreeChange {
             created,
-            dropped: of_old.chain(keys).collect(),
+            dropped: old_trees.chain(old_keys).collect(),
             ..TreeChange::default()
         }
     }
 
     /// Adds the keys that the primary-key index lacks, if the strategy uses it. Returns their
     /// number; `None` if the progress callback stopped it.
-    fn complete_keys(&self, progress: &mut OnMigration<'_>) -> Result<Option<u64>> {
+    fn complete_keys(
+        &self,
+        progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
+    ) -> Result<Option<u64>> {
         let layout = self.layout();
         let Some(after) = layout.stored.settings.keys_after else {
             return Ok(Some(0));
@@ -290,17 +297,17 @@ impl Handle {
         layout: &Layout,
         tree: TreeId,
         after: Seq,
-        progress: &mut OnMigration<'_>,
+        progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
     ) -> Result<Option<u64>> {
         let mut stored = layout.stored.clone();
         let since = stored.settings.since;
         stored.settings.keys_after = None;
         let config = TreeConfig::new(Role::Keys, &stored.settings);
-        let mut progress = |_, done, total| {
+        let mut on_phase = |_, done, total| {
             let step = MigrationStep::Keys;
             progress(MigrationProgress { step, done, total })
         };
-        let mut backfill = Backfill::new(self, layout.data, after, Needs::default(), &mut progress);
+        let mut backfill = Backfill::new(self, layout.data, after, Needs::default(), &mut on_phase);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
             // Later writes are in the index already. If one replaced a record before the scan
@@ -313,7 +320,7 @@ impl Handle {
                 .run(BackfillPosition::default(), &mut add)
                 .map(drop)
         };
-        // A repair by key cannot find a replacement that the scan missed, so the dataset converges
+        // A repair by key cannot find a replacement that the scan missed, so the set converges
         // only when the watermark reaches the last round of the scan.
         let mut change = |seen: Seq| {
             debug_assert!(seen >= after);
@@ -336,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_does_not_undo_another_change() {
+    fn a_choice_does_not_undo_another_migration() {
         let (old, new) = (Maintenance::Validation, Maintenance::MutableBitmap);
         let fixed = |strategy| Setting {
             strategy,
@@ -350,14 +357,20 @@ mod tests {
             present: old,
             to: new,
         };
-        assert_eq!(chosen.resolve(auto(old)), Some(auto(new)));
-        assert_eq!(chosen.resolve(fixed(old)), None);
-        assert_eq!(chosen.resolve(auto(new)), None);
+        assert_eq!(chosen.resolve(auto(old)), auto(new));
+        let other = Maintenance::Eager;
+        for now in [fixed(old), fixed(other), auto(new), auto(other)] {
+            assert_eq!(chosen.resolve(now), now);
+        }
         let present = MigrationTarget::Present;
-        assert_eq!(present.resolve(auto(new)), Some(auto(new)));
+        assert_eq!(present.resolve(auto(new)), auto(new));
         let to_auto = MigrationTarget::Auto;
-        assert_eq!(to_auto.resolve(fixed(new)), Some(auto(new)));
+        assert_eq!(to_auto.resolve(fixed(new)), auto(new));
+        assert_eq!(
+            to_auto.resolve(fixed(Maintenance::Deferred)),
+            auto(Maintenance::Validation)
+        );
         let to_old = MigrationTarget::Fixed(old);
-        assert_eq!(to_old.resolve(auto(new)), Some(fixed(old)));
+        assert_eq!(to_old.resolve(auto(new)), fixed(old));
     }
 }
