@@ -278,8 +278,8 @@ fn fault_4_2_2_records_without_the_attribute_are_kept() {
 /// All kinds on one dataset with the same values, with tables on several levels.
 #[test]
 fn fault_4_2_3_the_top_k_are_the_k_newest() {
-    const RECORDS: u64 = 24_000;
-    const VALUES: u64 = 240;
+    const RECORDS: u64 = 40_000;
+    const VALUES: u64 = 400;
     let db = open(Arc::new(Memory::new())).unwrap();
     let names = PATHS;
     let def = DatasetDef::new(path("id"), KeyType::Int);
