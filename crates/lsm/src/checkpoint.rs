@@ -24,6 +24,7 @@ use crate::folder::{LOCK, create_folder, lock_folder};
 use crate::fs::Fs;
 use crate::group::Group;
 use crate::options::LogMode;
+use crate::read::Snapshot;
 use crate::stop::Stop;
 use crate::version::{ConsumerPlaces, Current, Manifest, Seal, TableSource, log_path, table_path};
 use crate::wal::{LogFormat, LogWriter};
@@ -46,6 +47,8 @@ impl Group {
     /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].
     pub fn checkpoint_until(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
         let fs = &*self.source().fs;
+        // As of the call. It keeps the tables from being removed during linking.
+        let snapshot = self.snapshot();
         if fs.exists(dest) {
             refuse_files(fs, dest)?;
         }
@@ -53,7 +56,7 @@ impl Group {
         // Another checkpoint may have begun there meanwhile, or ended. Nothing of it is removed.
         let lock = lock_folder(fs, dest)?;
         refuse_files(fs, dest)?;
-        let result = self.copy_to(dest, stop);
+        let result = self.copy_to(dest, &snapshot, stop);
         if result.is_err() {
             // `CURRENT` is removed first: the rest of a failed copy is then no store.
             let _ = fs.remove(&dest.join("CURRENT"));
@@ -66,11 +69,9 @@ impl Group {
         result
     }
 
-    fn copy_to(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
+    fn copy_to(&self, dest: &Path, snapshot: &Snapshot, stop: Option<&Stop>) -> Result<()> {
         let check = || stop.map_or(Ok(()), Stop::check);
         let fs: &dyn Fs = &*self.source().fs;
-        // The snapshot keeps the tables from being removed during linking.
-        let snapshot = self.snapshot();
         let version = snapshot.version();
         let (mut next_file, next_tree) = self.internals().next_numbers();
         for table in version.all_tables() {
@@ -97,9 +98,9 @@ impl Group {
             ..self.source().clone()
         };
         self.internals()
-            .copy_memtables(&snapshot, &copy, &new_file, &mut edit)?;
+            .copy_memtables(snapshot, &copy, &new_file, &mut edit)?;
         // The copy's history diverges here.
-        let order = self.copy_consumers(&snapshot, &copy, new_file(), stop)?;
+        let order = self.copy_consumers(snapshot, &copy, new_file(), stop)?;
         let number = new_file();
         let create =
             || LogWriter::create(fs, &log_path(dest, number), LogFormat::WAL, number, None);
