@@ -320,8 +320,8 @@ fn damage_all(closed: bool) {
             Loss::None
         };
         let mut worst = 0;
-        // In the usual tier every third byte, with one of the patterns.
-        let step = by_tier(3, 1);
+        // In the usual tier every fifth byte, with one of the patterns.
+        let step = by_tier(5, 1);
         for at in (0..good.len()).step_by(step) {
             let patterns = [0x01, 0x80, 0xff];
             let one = at / step % patterns.len();

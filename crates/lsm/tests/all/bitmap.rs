@@ -380,7 +380,7 @@ impl Test {
 
 #[test]
 fn the_bits_are_those_of_the_model() {
-    for seed in seeds(esker_sim::by_tier(30, 60)) {
+    for seed in seeds(esker_sim::by_tier(20, 60)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut test = Test::new(seed);
         for _ in 0..150 {

@@ -485,7 +485,7 @@ fn a_copy_by_a_reader_has_a_consumer_that_goes_on_meanwhile() {
 /// and power cuts: what is behind each place is there, whole and in order.
 #[test]
 fn consumers_miss_nothing() {
-    for seed in seeds(esker_sim::by_tier(50, 80)) {
+    for seed in seeds(esker_sim::by_tier(35, 80)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut fs = Memory::new();

@@ -78,7 +78,7 @@ fn a_rolled_back_append_does_not_reappear_behind_the_seal() {
 #[test]
 fn a_full_disk_fails_writes_and_harms_nothing() {
     let mut filled = 0;
-    for seed in seeds(esker_sim::by_tier(30, 60)) {
+    for seed in seeds(esker_sim::by_tier(20, 60)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let (memory, fs) = faulty();

@@ -74,7 +74,7 @@ fn assert_no_leaks(memory: &Memory, dir: &Path, group: &Group) {
 
 #[test]
 fn bulk_loads_among_writes() {
-    for seed in seeds(esker_sim::by_tier(30, 60)) {
+    for seed in seeds(esker_sim::by_tier(20, 60)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let memory = Memory::new();

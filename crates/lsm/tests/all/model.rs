@@ -843,7 +843,7 @@ fn check_files(test: &Test) {
 
 #[test]
 fn random_operations_read_as_in_the_model() {
-    for seed in seeds(esker_sim::by_tier(30, 60)) {
+    for seed in seeds(esker_sim::by_tier(20, 60)) {
         run(seed, LogMode::Own);
     }
 }
@@ -851,7 +851,7 @@ fn random_operations_read_as_in_the_model() {
 /// With a log that is a `Vec`, and kills, behind which the rest of it is applied again.
 #[test]
 fn random_operations_read_as_in_the_model_with_a_log_of_the_test() {
-    for seed in seeds(esker_sim::by_tier(15, 30)) {
+    for seed in seeds(esker_sim::by_tier(10, 30)) {
         run(seed, LogMode::External);
     }
 }

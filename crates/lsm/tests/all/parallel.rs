@@ -62,7 +62,7 @@ fn many_compactions_at_a_time_show_what_was_written() {
 /// nothing is torn.
 #[test]
 fn a_power_cut_in_the_middle_of_several_compactions() {
-    for seed in seeds(esker_sim::by_tier(15, 30)) {
+    for seed in seeds(esker_sim::by_tier(10, 30)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let memory = Memory::new();
@@ -103,7 +103,7 @@ fn a_power_cut_in_the_middle_of_several_compactions() {
 /// contents equal those after a compaction in one piece.
 #[test]
 fn pieces_without_threads_are_deterministic_and_leave_the_same() {
-    for seed in seeds(esker_sim::by_tier(10, 20)) {
+    for seed in seeds(esker_sim::by_tier(7, 20)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let run = |piece_bytes: Option<u64>| {
             let mut rng = fastrand::Rng::with_seed(seed);
@@ -141,7 +141,7 @@ fn pieces_without_threads_are_deterministic_and_leave_the_same() {
 /// when there is space.
 #[test]
 fn a_full_disk_in_the_middle_of_several_compactions() {
-    for seed in seeds(esker_sim::by_tier(10, 20)) {
+    for seed in seeds(esker_sim::by_tier(7, 20)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let memory = Memory::new();
@@ -226,7 +226,7 @@ fn trees_are_created_and_dropped_while_others_are_compacted() {
 /// and all writes survive.
 #[test]
 fn closing_ends_several_compactions() {
-    for seed in seeds(esker_sim::by_tier(10, 20)) {
+    for seed in seeds(esker_sim::by_tier(7, 20)) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let memory = Memory::new();

@@ -204,7 +204,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     }
     let mut rng = fastrand::Rng::with_seed(seeds(1).start);
     let (mut unfinished, mut resumed, mut done) = (0, 0, 0);
-    let kills = number("ESKER_KILLS", by_tier(8, 25));
+    let kills = number("ESKER_KILLS", by_tier(6, 25));
     let mut kill = 0;
     // More kills where the machine has met only some situations so far.
     while kill < kills || (kill < 20 * kills && (unfinished == 0 || resumed == 0 || done == 0)) {

@@ -256,18 +256,18 @@ fn flip_bytes(about: About, step: usize) {
 
 #[test]
 fn a_flipped_byte_is_reported_and_never_a_wrong_answer() {
-    flip_bytes(About::Texts, number("ESKER_DAMAGE", by_tier(43, 7)));
+    flip_bytes(About::Texts, number("ESKER_DAMAGE", by_tier(61, 7)));
 }
 
 #[test]
 fn a_flipped_byte_of_a_store_of_points_is_reported_and_never_a_wrong_answer() {
-    flip_bytes(About::Points, number("ESKER_DAMAGE", by_tier(89, 17)));
+    flip_bytes(About::Points, number("ESKER_DAMAGE", by_tier(127, 17)));
 }
 
 #[test]
 fn a_file_cut_short_is_reported_and_never_a_wrong_answer() {
     let (fs, answers) = undamaged(About::Texts, true);
-    let step = number("ESKER_DAMAGE", by_tier(43, 7));
+    let step = number("ESKER_DAMAGE", by_tier(61, 7));
     let mut cuts = 0;
     for (path, content) in files(&fs) {
         for len in (cuts % step..content.len()).step_by(step) {
@@ -319,7 +319,7 @@ fn a_removed_or_emptied_or_exchanged_file_is_reported_and_never_a_wrong_answer()
 #[test]
 fn damage_in_an_unsealed_log_gives_an_error_or_a_consistent_store() {
     let (fs, answers) = undamaged(About::Texts, false);
-    let step = number("ESKER_DAMAGE", by_tier(13, 5));
+    let step = number("ESKER_DAMAGE", by_tier(17, 5));
     for (path, content) in files(&fs) {
         if path.extension().is_none_or(|extension| extension != "log") {
             continue;

@@ -112,7 +112,7 @@ fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
 
 #[test]
 fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
-    let batches = number("ESKER_BATCHES", esker_sim::by_tier(1000, 4000));
+    let batches = number("ESKER_BATCHES", esker_sim::by_tier(700, 4000));
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new()
         .memory_budget(1 << 20)

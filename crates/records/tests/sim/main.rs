@@ -47,7 +47,7 @@ use world::World;
 
 /// The default number of seeds, of which the nightly tier runs four times as many.
 fn usual() -> u64 {
-    by_tier(75, 300)
+    by_tier(55, 300)
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Run {
 
 #[test]
 fn what_was_synced_is_found_again() {
-    for seed in esker_sim::seeds(esker_sim::by_tier(300, 1000)) {
+    for seed in esker_sim::seeds(esker_sim::by_tier(200, 1000)) {
         println!("seed {seed}");
         let mut rng = fastrand::Rng::with_seed(seed);
         let segment_bytes = [600, 3000, 20_000, 1 << 20][rng.usize(..4)];

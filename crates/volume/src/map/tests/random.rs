@@ -290,7 +290,7 @@ impl World {
 #[test]
 fn replicas_are_as_the_model() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let usual = esker_sim::by_tier(20, 40);
+    let usual = esker_sim::by_tier(14, 40);
     let seeds = esker_sim::seeds(usual);
     let is_whole = seeds.end - seeds.start >= usual;
     for seed in seeds {
@@ -320,7 +320,7 @@ fn replicas_are_as_the_model() {
     ] {
         let count = counts.get(what).copied().unwrap_or(0);
         assert!(
-            count > esker_sim::by_tier(20, 50) || !is_whole,
+            count > esker_sim::by_tier(13, 50) || !is_whole,
             "{what}: {count}"
         );
     }
