@@ -350,12 +350,12 @@ fn snapshot_stats(snapshot: NamedSnapshot) -> SnapshotStats {
 impl Handle {
     /// See [`crate::Dataset::stats`].
     pub(crate) fn stats(&self) -> DatasetStats {
-        let snapshot = self.shared.group.snapshot();
-        let layout = self.current.layout_in(snapshot.version());
+        let snapshot = self.store.group.snapshot();
+        let layout = self.state.layout_in(snapshot.version());
         let own = layout.trees();
         // A dataset that was dropped has no trees.
         let trees = own.iter().filter_map(|id| snapshot.version().trees.get(id));
-        let failures = self.shared.group.failures();
+        let failures = self.store.group.failures();
         let concerns = |failure: &&JobFailure| match &failure.tree {
             Some((id, _)) => own.contains(id),
             // A flush concerns all trees.
@@ -387,7 +387,7 @@ impl Handle {
         let watermark = obsolete_set
             .filter(|tree| tree.damage().is_none())
             .map(|tree| tree.repair_watermark());
-        let history = self.current.usage.maintenance().kept();
+        let history = self.state.usage.maintenance().kept();
         let pace = self.pace(layout, snapshot);
         StrategyStats {
             maintenance: settings.maintenance,

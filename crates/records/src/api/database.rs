@@ -144,7 +144,7 @@ impl Database {
             datasets: datasets.into(),
             names: Default::default(),
             usage_file: Default::default(),
-            turns: Default::default(),
+            exclusive_commit: Default::default(),
         };
         Ok(Database {
             maintenance_thread: Arc::default(),
@@ -260,7 +260,7 @@ impl Database {
         let layout = current.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
         self.shared.datasets.lock().remove(name);
-        self.shared.replace_usage();
+        self.shared.save_usage();
         // The dataset is dropped even if this fails. Remaining consumers are removed by the next
         // drop, the next opening, or when a consumer records its place.
         let _ = self.shared.release_orphans();
@@ -315,7 +315,7 @@ impl Database {
         datasets.remove(name);
         datasets.insert(to.to_string(), current.clone());
         drop(datasets);
-        self.shared.replace_usage();
+        self.shared.save_usage();
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl Database {
     /// # Errors
     /// Any write error.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_obsolete();
+        self.shared.save_obsolete_notes();
         Ok(self.shared.group.flush()?)
     }
 
@@ -454,8 +454,8 @@ impl Database {
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
         // Errors are ignored: queries find obsolete writes again if their notes are lost.
-        self.shared.keep_obsolete();
-        self.shared.keep_usage();
+        self.shared.save_obsolete_notes();
+        self.shared.save_usage_if_changed();
         let closed = self.shared.group.close();
         if closed.is_err() {
             self.shared.group.give_up();

@@ -25,7 +25,7 @@ impl Handle {
     /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
     /// retried after growing pauses.
     pub(super) fn run_maintenance(&self, go_on: &dyn Fn() -> bool) {
-        let live = self.current.usage.maintenance();
+        let live = self.state.usage.maintenance();
         if live.remembered.lock().pauses() {
             return;
         }
@@ -72,7 +72,7 @@ impl Handle {
             self.migrate(target, &options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
-            return Err(self.current.busy());
+            return Err(self.state.busy());
         }
         if let Some(repair) = report.repair {
             self.note_repair(&repair, "a migration of the strategy");
@@ -82,7 +82,7 @@ impl Handle {
 
     /// The limits of repairs in the background.
     fn repair_options(&self) -> RepairOptions {
-        let options = self.shared.group.options();
+        let options = self.store.group.options();
         RepairOptions {
             memory: (options.memory_budget / 16).max(64 << 10),
             threads: 1,
@@ -101,7 +101,7 @@ impl Handle {
             self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
-            return Err(self.current.busy());
+            return Err(self.state.busy());
         }
         self.note_repair(&report, why);
         Ok(())
@@ -113,14 +113,14 @@ impl Handle {
         go_on: &dyn Fn() -> bool,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
-        let current = &self.current;
-        let _yields = current.yield_to_claims()?;
-        work(&|| go_on() && !current.has_waiting_claim())
+        let state = &self.state;
+        let _yields = state.yield_to_claims()?;
+        work(&|| go_on() && !state.has_waiting_claim())
     }
 
     /// Stores a completed repair for the statistics and for pacing.
     fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
-        let usage = &self.current.usage;
+        let usage = &self.state.usage;
         let now = self.now();
         let layout = &now.layout;
         // A dataset whose strategy needs no obsolete set has none.
@@ -136,7 +136,7 @@ impl Handle {
             found: report.found,
             // The statistics are stored in a file, and a store without background threads must be
             // deterministic.
-            micros: if self.shared.group.options().background {
+            micros: if self.store.group.options().background {
                 report.elapsed.as_micros() as u64
             } else {
                 0
@@ -158,10 +158,10 @@ impl Handle {
         snapshot: &Snapshot,
         go_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let live = self.current.usage.maintenance();
+        let live = self.state.usage.maintenance();
         let operations = live.operations();
         let considered = live.remembered.lock().considered;
-        if operations < considered.saturating_add(self.shared.choose_every) {
+        if operations < considered.saturating_add(self.store.choose_every) {
             return Ok(false);
         }
         live.remembered.lock().considered = operations;
@@ -191,7 +191,7 @@ impl Handle {
     /// The number of writes that must be known to replace a record or not before their update ratio
     /// counts.
     fn min_known(&self) -> u64 {
-        self.shared.choose_every / 32
+        self.store.choose_every / 32
     }
 
     /// The measured workload; `None` while the update ratio is unknown.
@@ -202,7 +202,7 @@ impl Handle {
         measured: &Measured,
     ) -> Option<WorkPerWrite> {
         let writes = measured.written.max(1) as f64;
-        let cache = self.shared.group.cache().capacity() as f64;
+        let cache = self.store.group.cache().capacity() as f64;
         let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
         let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
         let keys = layout.keys.map_or(0.0, bytes);
@@ -239,7 +239,7 @@ impl Handle {
                 }
             }
         }
-        let usage = &self.current.usage;
+        let usage = &self.state.usage;
         let live = usage.maintenance();
         let WastedWork { probed, fetched } = live.wasted();
         let remembered = live.remembered.lock();
@@ -258,13 +258,13 @@ impl Handle {
             wasted: fetched,
             by_key: layout.keys.is_some(),
             // A store without background threads must be deterministic.
-            per_entry: measured.filter(|_| self.shared.group.options().background),
+            per_entry: measured.filter(|_| self.store.group.options().background),
         }
     }
 
     /// The figures that decide when the next repair is due.
     pub(crate) fn pace(&self, layout: &Layout, snapshot: &Snapshot) -> Pace {
-        let measured = self.current.usage.maintenance().read();
+        let measured = self.state.usage.maintenance().read();
         let backlog = self.backlog(layout, snapshot);
         Pace {
             update_ratio: measured.update_ratio(self.min_known()),

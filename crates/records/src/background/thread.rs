@@ -35,36 +35,36 @@ struct Closing {
 }
 
 impl Background for MaintenanceThread {
-    fn wrote(&self, shared: &Arc<Store>) {
-        if !shared.background_maintenance {
+    fn wrote(&self, store: &Arc<Store>) {
+        if !store.background_maintenance {
             return;
         }
-        if !shared.group.options().background {
-            return self.run_in_writer(shared);
+        if !store.group.options().background {
+            return self.run_in_writer(store);
         }
         if self.started.load(Relaxed) || self.started.swap(true, SeqCst) {
             return;
         }
-        let (shared, closing) = (shared.clone(), self.closing.clone());
+        let (store, closing) = (store.clone(), self.closing.clone());
         let mut thread = self.thread.lock();
         if closing.is_requested.load(SeqCst) {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-maintenance".to_string());
         // Maintenance is optional: without the thread the store only keeps obsolete entries longer.
-        *thread = builder.spawn(move || run(shared, &closing)).ok();
+        *thread = builder.spawn(move || run(store, &closing)).ok();
     }
 }
 
 impl MaintenanceThread {
     /// Runs a round on the writer's thread, if its commit caused a flush and no round is running.
-    fn run_in_writer(&self, shared: &Arc<Store>) {
-        let flushed = shared.group.snapshot().flushed();
+    fn run_in_writer(&self, store: &Arc<Store>) {
+        let flushed = store.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
         }
         if let Some(_busy) = self.busy.try_lock() {
-            run_round(shared, &|| true);
+            run_round(store, &|| true);
         }
     }
 
@@ -89,7 +89,7 @@ impl Drop for MaintenanceThread {
 }
 
 /// The thread: rounds with a pause before each, until the store is closed.
-fn run(shared: Arc<Store>, closing: &Closing) {
+fn run(store: Arc<Store>, closing: &Closing) {
     let go_on = || !closing.is_requested.load(SeqCst);
     while go_on() {
         let mut lock = closing.lock.lock();
@@ -97,16 +97,16 @@ fn run(shared: Arc<Store>, closing: &Closing) {
             closing.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        run_round(&shared, &go_on);
+        run_round(&store, &go_on);
     }
 }
 
 /// Runs the due work of each dataset.
-fn run_round(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
-    for current in shared.dataset_states() {
+fn run_round(store: &Arc<Store>, go_on: &dyn Fn() -> bool) {
+    for state in store.dataset_states() {
         if !go_on() {
             return;
         }
-        Handle::new(shared.clone(), current, None).run_maintenance(go_on);
+        Handle::new(store.clone(), state, None).run_maintenance(go_on);
     }
 }

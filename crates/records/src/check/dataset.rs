@@ -191,7 +191,7 @@ impl DatasetCheck<'_> {
             if index.attribute.incomplete {
                 continue;
             }
-            let holders = Holders::new(&self.name, layout, snapshot, &dataset.shared.group);
+            let holders = Holders::new(&self.name, layout, snapshot, &dataset.store.group);
             let mut duplicates = Duplicates::new(holders, index);
             let mut duplicate = None;
             let result = self.each_entry(index.attribute, &mut |value, key, seq| {

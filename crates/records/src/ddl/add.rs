@@ -17,8 +17,8 @@ impl Handle {
         index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        self.shared.index_types.check(index.kind())?;
-        let _claim = self.current.claim()?;
+        self.store.index_types.check(index.kind())?;
+        let _claim = self.state.claim()?;
         if index.explicit_type().is_some_and(Type::is_compound) {
             self.add_compound(path, index, progress)
         } else {
@@ -94,7 +94,7 @@ impl Handle {
         let layout = self.layout();
         let mut stored = layout.stored.clone();
         (stored.attributes).retain(|attribute| !fields.contains(&attribute.def.path));
-        self.shared.group.change_trees(&mut |_| {
+        self.store.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
                 ..TreeChange::default()

@@ -23,7 +23,7 @@ impl Bulk<'_> {
         let Run { context, steps, .. } = &mut self.run;
         let driving = context.driving_index();
         let DrivingIndex { attribute, range } = driving.ok_or_else(|| Misplaced::here())?;
-        let loan = context.view.dataset.shared.borrow(Account::Queries);
+        let loan = context.view.dataset.store.borrow(Account::Queries);
         let share = loan.bytes() / 2;
         steps.rounds += 1;
         let mut receiver = EntryReceiver {

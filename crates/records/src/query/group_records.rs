@@ -135,9 +135,9 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
     if is_scan && !run.exhausted {
         return scan(run, grouping, share);
     }
-    let shared = context.view.dataset.shared.clone();
+    let store = context.view.dataset.store.clone();
     let mut groups = Groups::new(grouping.clone());
-    let mut spill = Spill::new(&shared.group, share);
+    let mut spill = Spill::new(&store.group, share);
     let mut added = Ok(());
     let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
         added = groups.add_each(record.json(), &mut |groups| spill.bound(groups, share));
@@ -191,7 +191,7 @@ fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
     let threads = if keys.is_all() {
-        Threads::of(&context.view.dataset.shared.group)
+        Threads::of(&context.view.dataset.store.group)
     } else {
         Threads::One
     };
@@ -238,7 +238,7 @@ impl ScanTask<'_> {
         let admission = Admission::of_all(view, self.compiled);
         let mut steps = Steps::default();
         let mut groups = Groups::new(self.grouping.clone());
-        let mut spill = Spill::new(&view.dataset.shared.group, self.share);
+        let mut spill = Spill::new(&view.dataset.store.group, self.share);
         let mut cursor = KeyCursor::new(keys, &view.snapshot, view.layout.data)?;
         while cursor.valid() && !self.has_failed.load(Relaxed) {
             steps.scanned += 1;

@@ -189,7 +189,7 @@ impl Iterator for Scan {
 /// Hands the reads to the store's statistics, also those of a scan that its caller did not finish.
 impl Drop for Scan {
     fn drop(&mut self) {
-        let group = &self.view.dataset.shared.group;
+        let group = &self.view.dataset.store.group;
         group.count(&self.cursor.cost());
         group.count(&self.body_cost);
     }
@@ -224,7 +224,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
         }
         cursor.next()?;
     }
-    view.dataset.shared.group.count(&cursor.cost());
+    view.dataset.store.group.count(&cursor.cost());
     Ok(counts)
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
 pub(crate) fn count_all(view: &View, limit: Option<u64>) -> Result<(u64, Explain)> {
     let cost = view.snapshot.cost();
     let count = count_at_cost(view, limit, &cost)?;
-    view.dataset.shared.group.count(&cost);
+    view.dataset.store.group.count(&cost);
     Ok((count, Explain::of_scan("ascending", count, &cost, None)))
 }
 

@@ -151,13 +151,13 @@ impl<'a> VersionSearch<'a> {
 
     /// Borrows memory for candidates, unless `limit` is small.
     fn borrow(&self, limit: usize) -> Option<Loan> {
-        let shared = &self.view.dataset.shared;
-        (limit > MIN_PAGE).then(|| shared.borrow(Account::Queries))
+        let store = &self.view.dataset.store;
+        (limit > MIN_PAGE).then(|| store.borrow(Account::Queries))
     }
 
     /// The bytes that candidates may use: half of the memory. Confirming them uses the other half.
     fn bytes(&self, loan: Option<&Loan>) -> usize {
-        let small = || self.view.dataset.shared.group.options().memory_budget / 8;
+        let small = || self.view.dataset.store.group.options().memory_budget / 8;
         loan.map_or_else(small, Loan::bytes) / 2
     }
 

@@ -350,7 +350,7 @@ fn read(fs: &dyn Fs, path: &FsPath) -> Option<Map<String, Json>> {
 }
 
 /// Replaces the stored counts.
-pub(crate) fn keep(
+pub(crate) fn save(
     fs: &dyn Fs,
     dir: &FsPath,
     datasets: &BTreeMap<String, UsageCounts>,

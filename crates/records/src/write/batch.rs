@@ -125,7 +125,7 @@ impl DatasetWrites {
         } = spare.unwrap_or_default();
         debug_assert!(last_key.is_empty(), "the key of an earlier part");
         DatasetWrites {
-            layout: dataset.current.latest_layout(),
+            layout: dataset.state.latest_layout(),
             dataset,
             writes,
             extracted,
@@ -321,7 +321,7 @@ impl DatasetWrites {
         self.notes.clear();
         self.before = None;
         self.counts = Counts::default();
-        self.dataset.current.refresh_layout(&mut self.layout);
+        self.dataset.state.refresh_layout(&mut self.layout);
     }
 
     /// Saves the state that [`DatasetWrites::restore`] returns to.
@@ -347,7 +347,7 @@ impl DatasetWrites {
 
     /// True if the writes were encoded for the layout of this snapshot.
     pub(super) fn is_of(&self, snapshot: &Snapshot) -> bool {
-        let layout = self.dataset.current.layout_in(snapshot.version());
+        let layout = self.dataset.state.layout_in(snapshot.version());
         Arc::ptr_eq(&layout, &self.layout)
     }
 
@@ -364,7 +364,7 @@ impl DatasetWrites {
     }
 
     /// To be called when the batch is logged, visible and acknowledged.
-    pub(super) fn committed(&mut self, shared: &Arc<Store>) {
+    pub(super) fn committed(&mut self, store: &Arc<Store>) {
         let is_written = !self.is_empty();
         let counts = std::mem::take(&mut self.counts);
         let measured = Measured {
@@ -373,14 +373,14 @@ impl DatasetWrites {
             replaced: counts.replacements.replaced,
             ..Measured::default()
         };
-        let usage = &self.dataset.current.usage;
+        let usage = &self.dataset.state.usage;
         let puts = counts.records - counts.deletes;
         usage.count_batch(puts as u64, counts.deletes as u64, measured);
         self.clear();
         if is_written {
-            self.dataset.current.wrote(&shared.group);
+            self.dataset.state.wrote(&store.group);
             if let Some(background) = &self.dataset.background {
-                background.wrote(shared);
+                background.wrote(store);
             }
         }
     }

@@ -17,25 +17,25 @@ use crate::store::Store;
 /// leaves them unchanged, and none of their writes visible. After a failed sync they may still be
 /// in the log, and appear when the store is reopened.
 pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Result<()> {
-    let Some(shared) = parts.first().map(|part| part.dataset.shared.clone()) else {
+    let Some(store) = parts.first().map(|part| part.dataset.store.clone()) else {
         return Ok(());
     };
     if parts.iter().all(DatasetWrites::is_empty) {
-        return check_expected(parts, &shared.group.snapshot());
+        return check_expected(parts, &store.group.snapshot());
     }
     parts
         .iter_mut()
         .try_for_each(DatasetWrites::keep_last_versions)?;
     loop {
         parts.iter_mut().for_each(DatasetWrites::save);
-        let appended = append(parts, &shared, durability);
+        let appended = append(parts, &store, durability);
         let result = appended.and_then(|ticket| {
             // The batch is in the log now, even if its acknowledgement fails.
-            Ok(shared.group.acknowledge(ticket)?)
+            Ok(store.group.acknowledge(ticket)?)
         });
         let Err(refused) = result else {
             for part in parts {
-                part.committed(&shared);
+                part.committed(&store);
             }
             return Ok(());
         };
@@ -50,7 +50,7 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
                 // fails, that is the error.
                 let conflicts = [ErrorKind::Conflict, ErrorKind::Exists, ErrorKind::NotUnique];
                 if conflicts.contains(&error.kind()) {
-                    shared.group.wait_for_appended()?;
+                    store.group.wait_for_appended()?;
                 }
                 return Err(error);
             }
@@ -66,7 +66,7 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
 /// For a batch without writes: checks all expectations against one snapshot.
 fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
-        let layout = part.dataset.current.layout_in(snapshot.version());
+        let layout = part.dataset.state.layout_in(snapshot.version());
         if !snapshot.version().trees.contains_key(&layout.data) {
             return Err(Error::unknown_dataset(part.dataset.name()));
         }
@@ -161,8 +161,8 @@ fn append(
     }
     for attempt in 0..MAX_ATTEMPTS {
         // Others can overtake a large batch again and again while it looks up its keys.
-        let _shared = (attempt < SHARED_ATTEMPTS).then(|| store.turns.read());
-        let _alone = (attempt >= SHARED_ATTEMPTS).then(|| store.turns.write());
+        let _with_others = (attempt < SHARED_ATTEMPTS).then(|| store.exclusive_commit.read());
+        let _alone = (attempt >= SHARED_ATTEMPTS).then(|| store.exclusive_commit.write());
         if let Some(ticket) = append_as_found(parts, &store.group, seen, durability)? {
             return Ok(ticket);
         }

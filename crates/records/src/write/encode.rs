@@ -111,7 +111,7 @@ impl DatasetWrites {
         }
         let new = deleted.is_none().then_some(&*extracted);
         let key = deleted.unwrap_or_else(|| extracted.key());
-        let before = before.get_or_insert_with(|| dataset.shared.group.snapshot());
+        let before = before.get_or_insert_with(|| dataset.store.group.snapshot());
         let Some(old) = before.get_in_memory(layout.data, key) else {
             return Ok(());
         };
@@ -155,7 +155,7 @@ impl DatasetWrites {
         let by_ttl = self.layout.stored.expiry.ttl.map(|ttl| {
             // A longer one ends behind the last of all times, too.
             let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-            self.dataset.shared.group.time().saturating_add(millis)
+            self.dataset.store.group.time().saturating_add(millis)
         });
         let first = by_field.into_iter().chain(by_ttl).min()?;
         Some(AddedExpiry {
@@ -178,7 +178,7 @@ impl DatasetWrites {
                     continue;
                 }
             };
-            self.dataset.current.remarks.add(path, ty, remark);
+            self.dataset.state.remarks.add(path, ty, remark);
         }
     }
 }

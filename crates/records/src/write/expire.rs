@@ -63,7 +63,7 @@ impl Handle {
         let Some(tree) = now.layout.expiry.filter(|_| !now.is_dropped()) else {
             return Ok(None);
         };
-        let time = now.snapshot.time().min(self.shared.group.believed_time());
+        let time = now.snapshot.time().min(self.store.group.believed_time());
         let mut due: Vec<ExpiryEntry> = Vec::new();
         now.each_due(time, &mut |next| {
             if !skipped.contains(&next.key) {
@@ -89,7 +89,7 @@ impl Handle {
             .visit_batch(now.layout.data, &keys, &cost, &mut |place, record| {
                 *current.own_mut(place) = Some(record.seq);
             })?;
-        self.shared.group.count(&cost);
+        self.store.group.count(&cost);
         let mut batch = DatasetWrites::new(self.clone());
         batch.is_sweep = true;
         let mut replaced = Vec::new();
@@ -107,7 +107,7 @@ impl Handle {
         for (entry, current_seq) in replaced {
             batch.forget_expiry(tree, entry, current_seq)?;
         }
-        commit(std::slice::from_mut(&mut batch), self.shared.durability)?;
+        commit(std::slice::from_mut(&mut batch), self.store.durability)?;
         Ok(Some(records))
     }
 }

@@ -21,12 +21,12 @@ impl DatasetWrites {
     /// [`Error::UnknownDataset`] if the dataset was dropped; [`Error::Record`] if a record does not
     /// fit a new attribute.
     pub(super) fn renew(&mut self) -> Result<()> {
-        let snapshot = self.dataset.shared.group.snapshot();
-        let current = &self.dataset.current;
-        let Some(data) = snapshot.version().trees.get(&current.data) else {
-            return Err(Error::unknown_dataset(current.name()));
+        let snapshot = self.dataset.store.group.snapshot();
+        let state = &self.dataset.state;
+        let Some(data) = snapshot.version().trees.get(&state.data) else {
+            return Err(Error::unknown_dataset(state.name()));
         };
-        let layout = current.layout_in(snapshot.version());
+        let layout = state.layout_in(snapshot.version());
         if !layout.is_of(&data.config) {
             // The engine would refuse the batch again, for ever.
             return Err(Misplaced::here().into());

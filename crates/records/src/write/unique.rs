@@ -241,7 +241,7 @@ impl Claims {
         }
         let indexes = part.layout.unique_indexes();
         let name = part.dataset.name();
-        let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.shared.group);
+        let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.store.group);
         let written = StateAfterBatch::of(part, &indexes, &holders)?;
         let claims = written.claims;
         for pair in claims.windows(2) {
