@@ -259,7 +259,7 @@ fn queried_undeclared<'a>(view: &View, counts: &UsageCounts) -> Result<Vec<Candi
                 is_point: false,
                 is_compound: false,
                 is_unique: false,
-                is_in_tables: !bodies::are_apart(layout),
+                is_in_tables: !bodies::are_separate(layout),
             },
             reader: Reader::Undeclared(Extraction::new(key.clone(), attributes)),
         }

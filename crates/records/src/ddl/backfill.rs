@@ -161,7 +161,7 @@ impl<F: FnMut(&RecordVersion<'_>) -> Result<()>> BackfillTarget for F {
 pub(super) struct Needs {
     /// Replaced versions, too.
     pub(super) older_versions: bool,
-    /// Bodies that are stored apart from the heads.
+    /// Bodies that are stored separately from the heads.
     pub(super) bodies: bool,
 }
 

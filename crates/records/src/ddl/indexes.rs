@@ -213,14 +213,14 @@ impl Handle {
         }
         layout.refuse_unfinished()?;
         let missing = || undeclared(&layout, path);
-        let place = layout.attributes.iter().position(|a| a.path == *path);
-        let place = place.ok_or_else(missing)?;
-        let known = layout.attributes.item(place)?;
+        let at = layout.attributes.iter().position(|a| a.path == *path);
+        let at = at.ok_or_else(missing)?;
+        let known = layout.attributes.item(at)?;
         if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
         bodies::refuse_change(&layout, path, IndexKind::None)?;
-        self.drop_complete(&layout, place)?;
+        self.drop_complete(&layout, at)?;
         Ok(IndexChange {
             path: path.clone(),
             from: Some(known.kind),
@@ -231,14 +231,14 @@ impl Handle {
     }
 
     /// Drops the index of the attribute with this index in the layout and the definition.
-    fn drop_complete(&self, layout: &Layout, place: usize) -> Result<()> {
-        let known = layout.attributes.item(place)?;
+    fn drop_complete(&self, layout: &Layout, at: usize) -> Result<()> {
+        let known = layout.attributes.item(at)?;
         let mut stored = layout.stored.clone();
         if known.ty.is_compound() {
             // Its fields stay declared by themselves.
-            stored.attributes.remove(place);
+            stored.attributes.remove(at);
         } else {
-            let def = &mut stored.attributes.own_mut(place).def;
+            let def = &mut stored.attributes.own_mut(at).def;
             def.kind = IndexKind::None;
             def.tokenizer = Tokenizer::Exact;
             def.unique = false;
@@ -539,5 +539,5 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
 
 /// The attribute's index type before the change; `None` if the attribute was not declared.
 fn kind_before(layout: &Layout, building: &Building) -> Option<IndexKind> {
-    (!building.is_new).then(|| layout.attributes.own(building.place).kind)
+    (!building.is_new).then(|| layout.attributes.own(building.at).kind)
 }

@@ -169,8 +169,8 @@ impl<'v> Bulk<'v> {
         Ok(self.finish())
     }
 
-    /// Finds the records by key, in an index whose entries are not apart from the records: as an
-    /// answer in order of recency, whose keys are then sorted.
+    /// Finds the records by key, in an index whose entries come with the records: as an answer in
+    /// order of recency, whose keys are then sorted.
     fn by_sorted_records(mut self) -> Result<Run> {
         let loan = (self.run.context.view.dataset.store).borrow(Account::Queries);
         let share = loan.bytes() / 4;

@@ -1,6 +1,6 @@
 //! Groups of records, for aggregates. Without an index the records are scanned in several parts
 //! (`parallel.rs`). Each part has its own groups and entries, which are merged in the end, so the
-//! result does not depend on the parts. A dataset whose bodies are stored apart is one part.
+//! result does not depend on the parts. A dataset whose bodies are stored separately is one part.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -131,7 +131,8 @@ pub(super) struct Grouped {
 /// Any read error; any error of the grouping, such as an overflow of a sum.
 pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
     let context = &run.context;
-    let is_scan = context.plan.driver == Driver::Scan && !bodies::are_apart(&context.view.layout);
+    let is_scan =
+        context.plan.driver == Driver::Scan && !bodies::are_separate(&context.view.layout);
     if is_scan && !run.exhausted {
         return scan(run, grouping, share);
     }

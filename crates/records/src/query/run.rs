@@ -31,7 +31,7 @@ use crate::store::View;
 pub(super) struct Costs {
     /// The data tree.
     pub(super) data: Cost,
-    /// Bodies that are stored apart.
+    /// Bodies that are stored separately.
     pub(super) bodies: Cost,
     /// The trees of the driving indexes.
     pub(super) index: Cost,
@@ -406,7 +406,7 @@ impl Run {
             steps: self.steps.clone(),
             cost: ExplainedCost {
                 data: (&costs.data).into(),
-                place: bodies::are_apart(layout).then(|| (&costs.bodies).into()),
+                place: bodies::are_separate(layout).then(|| (&costs.bodies).into()),
                 index: Some((&costs.index).into()),
                 keys: Some((&costs.keys).into()),
             },

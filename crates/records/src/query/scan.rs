@@ -25,7 +25,7 @@ pub(crate) struct Scan {
     has_ended: bool,
     /// The number of records returned.
     records: u64,
-    /// The records read ahead, if bodies are stored apart.
+    /// The records read ahead, if bodies are stored separately.
     ahead: Option<ReadAhead>,
     /// The cost of reading these bodies.
     body_cost: Cost,
@@ -67,7 +67,7 @@ impl Scan {
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
-            ahead: bodies::are_apart(&view.layout).then(ReadAhead::new),
+            ahead: bodies::are_separate(&view.layout).then(ReadAhead::new),
             body_cost: view.snapshot.cost(),
             view,
             cursor,
@@ -127,7 +127,7 @@ impl Scan {
         record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
-    /// As [`Scan::step`], for bodies that are stored apart: fills the buffer when it is empty.
+    /// As [`Scan::step`], for bodies that are stored separately: fills the buffer when it is empty.
     fn step_ahead(&mut self, ahead: &mut ReadAhead) -> Result<Option<Record>> {
         let next = match ahead.pop() {
             Some(buffered) => Some(buffered),
@@ -210,7 +210,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
         }
         Ok(())
     };
-    if bodies::are_apart(&layout) {
+    if bodies::are_separate(&layout) {
         for record in Scan::all(view)? {
             count(record?.stored())?;
         }

@@ -63,7 +63,7 @@ pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
         let attribute = layout.attributes.own(at);
         !layout.stored.in_all_records(attribute.id)
     };
-    bodies::are_apart(layout)
+    bodies::are_separate(layout)
         && (!compiled.undeclared.is_empty()
             || constraints
                 .any(|constraint| !constraint.answered || heads_may_lack(constraint.attribute)))
@@ -163,7 +163,7 @@ pub(super) enum Needs<'a> {
 impl<'a> Needs<'a> {
     /// The bodies that `admission` and an answer of this content need.
     pub(super) fn of(admission: Admission<'a>, content: AnswerContent) -> Needs<'a> {
-        if !bodies::are_apart(admission.layout) {
+        if !bodies::are_separate(admission.layout) {
             return Needs::None;
         }
         if admission.needs_bodies && !admission.all_answered {

@@ -318,7 +318,7 @@ impl<'a> VersionSearch<'a> {
         let mut values = self.latest_of(&chunk)?;
         let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let admission = Admission::of_all(self.view, self.compiled);
-        // Datasets with bodies apart keep one version, so these are the newest of their keys.
+        // Datasets with separate bodies keep one version, so these are the newest of their keys.
         let needs = Needs::of(admission, AnswerContent::Records);
         let mut bodies = needs.bodies(layout, snapshot)?;
         for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {

@@ -2,9 +2,15 @@
 //! them (Luo & Carey section 4.4; DELI section V).
 //!
 //! The findings go to the dataset's obsolete set, with a repair watermark: every write that was
-//! superseded up to the watermark is in the set. Nothing else is written, so a repair can be
-//! repeated, cancelled, and overtaken by another one. The findings of a cancelled repair are kept;
-//! only the watermark does not move.
+//! replaced up to the watermark is in the set. A repair changes no record and no index entry, so it
+//! can be repeated, cancelled, and overtaken by another one. The findings of a cancelled repair are
+//! kept; only the watermark does not move.
+//!
+//! Before its search a repair flushes the memtables, and creates the obsolete set again if its files
+//! cannot be read (`run.rs`). A repair from the records can also compact them ([`Compaction`]).
+//!
+//! [`RepairMethod::Auto`] stands for the first of these methods that finds everything, which depends
+//! on the drops that compactions report:
 //!
 //! - [`RepairMethod::Key`] (`by_key.rs`) reads the primary-key index since the watermark, in key
 //!   order, and probes its older part.

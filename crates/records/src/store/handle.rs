@@ -100,7 +100,7 @@ impl Handle {
 }
 
 /// The record of `key` in the tree `data`; `None` if there is none, or it has expired. Calls
-/// `layout` only for a record whose body is stored apart.
+/// `layout` only for a record whose body is stored separately.
 fn record_of(
     key: Key,
     data: TreeId,

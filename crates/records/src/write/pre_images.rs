@@ -108,8 +108,13 @@ impl From<Misplaced> for Conflict {
 }
 
 impl From<esker_lsm::Error> for Conflict {
+    /// An index reports with the engine's `Conflict` that its state has changed
+    /// ([`Completion::complete`](crate::index::Completion::complete)).
     fn from(error: esker_lsm::Error) -> Conflict {
-        Conflict::Failed(error)
+        match error {
+            esker_lsm::Error::Conflict(_) => Conflict::Changed,
+            error => Conflict::Failed(error),
+        }
     }
 }
 
@@ -166,7 +171,7 @@ impl Replaced {
     /// A key that was not looked up: a defect.
     pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Result<Option<UnexpectedRecord>> {
         for expected in expected {
-            let state = self.keys.item(self.place_of(&expected.key)?)?;
+            let state = self.keys.item(self.index_of(&expected.key)?)?;
             let seq = state.record.counted(expected.as_stored);
             if seq != expected.seq {
                 let key = expected.key.clone();
@@ -176,10 +181,10 @@ impl Replaced {
         Ok(None)
     }
 
-    /// The place of a key that was looked up.
-    fn place_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
-        let place = self.keys.binary_search_by(|state| state.key[..].cmp(key));
-        place.map_err(|_| Misplaced::here())
+    /// The index of a key that was looked up.
+    fn index_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
+        let at = self.keys.binary_search_by(|state| state.key[..].cmp(key));
+        at.map_err(|_| Misplaced::here())
     }
 
     /// The keys that the batch writes.
@@ -353,7 +358,7 @@ impl Replaced {
     ) -> std::result::Result<(), Conflict> {
         debug_assert_eq!(current.len(), self.keys.len());
         let record_of = |key: &[u8], as_stored: bool| {
-            let record = current.item(self.place_of(key)?)?;
+            let record = current.item(self.index_of(key)?)?;
             Ok::<_, Misplaced>(record.counted(as_stored))
         };
         for expected in expected {
