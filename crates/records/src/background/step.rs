@@ -22,15 +22,15 @@ use crate::telemetry::{LastRepair, Measured, StrategyChoice, WastedWork};
 const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
 
 impl Handle {
-    /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
+    /// Runs due work while `may_continue` returns true. An error is kept for the statistics, and the work
     /// retried after growing pauses.
-    pub(super) fn run_maintenance(&self, go_on: &dyn Fn() -> bool) {
+    pub(super) fn run_maintenance(&self, may_continue: &dyn Fn() -> bool) {
         let live = self.state.usage.maintenance();
         if live.remembered.lock().pauses() {
             return;
         }
-        let result = self.try_maintenance(go_on);
-        let ended = !go_on() || self.now().is_dropped();
+        let result = self.try_maintenance(may_continue);
+        let ended = !may_continue() || self.now().is_dropped();
         let mut remembered = live.remembered.lock();
         match result {
             Ok(()) => remembered.succeeded(),
@@ -41,23 +41,23 @@ impl Handle {
     }
 
     /// Runs the due work, one after the other.
-    fn try_maintenance(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
-        self.expire(go_on)?;
+    fn try_maintenance(&self, may_continue: &dyn Fn() -> bool) -> Result<()> {
+        self.expire(may_continue)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
         let settings = &layout.stored.settings;
-        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
+        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !may_continue() {
             return Ok(());
         }
         if !self.has_migrated() {
-            return self.migrate_to(MigrationTarget::Present, go_on);
+            return self.migrate_to(MigrationTarget::Present, may_continue);
         }
-        if settings.auto && self.reconsider_strategy(layout, snapshot, go_on)? {
+        if settings.auto && self.reconsider_strategy(layout, snapshot, may_continue)? {
             return Ok(());
         }
         let repairs = settings.repair == Repair::Merge && !settings.maintenance.looks_at_writes();
         if repairs && let Some(why) = due(&self.backlog(layout, snapshot)) {
-            self.repair_now(why, go_on)?;
+            self.repair_now(why, may_continue)?;
         }
         Ok(())
     }
@@ -66,10 +66,10 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Busy`] if it yielded to another change; also any error of the migration.
-    fn migrate_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn migrate_to(&self, target: MigrationTarget, may_continue: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.yielding(go_on, |go_on| {
-            self.migrate(target, &options, &mut |_| control_flow(go_on()))
+        let report = self.yielding(may_continue, |may_continue| {
+            self.migrate(target, &options, &mut |_| control_flow(may_continue()))
         })?;
         if !report.complete {
             return Err(self.state.busy());
@@ -95,10 +95,10 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Busy`] if it yielded to another change; also any error of the repair.
-    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn repair_now(&self, why: &str, may_continue: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.yielding(go_on, |go_on| {
-            self.repair_flushed(&options, &mut |_| control_flow(go_on()))
+        let report = self.yielding(may_continue, |may_continue| {
+            self.repair_flushed(&options, &mut |_| control_flow(may_continue()))
         })?;
         if !report.complete {
             return Err(self.state.busy());
@@ -110,12 +110,12 @@ impl Handle {
     /// Runs work that yields to any other change of the dataset.
     fn yielding<T>(
         &self,
-        go_on: &dyn Fn() -> bool,
+        may_continue: &dyn Fn() -> bool,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         let state = &self.state;
         let _yields = state.yield_to_claims()?;
-        work(&|| go_on() && !state.has_waiting_claim())
+        work(&|| may_continue() && !state.has_waiting_claim())
     }
 
     /// Stores a completed repair for the statistics and for pacing.
@@ -156,7 +156,7 @@ impl Handle {
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
-        go_on: &dyn Fn() -> bool,
+        may_continue: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let live = self.state.usage.maintenance();
         let operations = live.operations();
@@ -184,7 +184,7 @@ impl Handle {
             return Ok(false);
         }
         let to = choice.strategy;
-        self.migrate_to(MigrationTarget::Chosen { present, to }, go_on)?;
+        self.migrate_to(MigrationTarget::Chosen { present, to }, may_continue)?;
         Ok(true)
     }
 

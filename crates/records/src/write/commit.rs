@@ -95,7 +95,7 @@ fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
         if let Some(record) = replaced.unexpected(&part.expected)? {
-            return Err(part.unexpected(record));
+            return Err(part.unexpected_error(record));
         }
     }
     parts.iter_mut().for_each(DatasetWrites::clear);
@@ -175,11 +175,17 @@ fn append(
     let tree_changes = tree_changes.ok_or_else(|| Error::from(Misplaced::here()))?;
     parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     if parts.iter().all(DatasetWrites::is_blind) {
-        let mut batch = join(parts)?;
+        let mut joined;
+        let batch = match parts {
+            // Not moved out, which would allocate for every put.
+            [part] => &mut part.writes.batch,
+            parts => {
+                joined = join(parts)?;
+                &mut joined
+            }
+        };
         batch.made_for(tree_changes);
-        let ticket = store.group.append(&mut batch, durability);
-        give_back(parts, batch);
-        return Ok(ticket?);
+        return Ok(store.group.append(batch, durability)?);
     }
     for attempt in 0..MAX_ATTEMPTS {
         // Others can overtake a large batch again and again while it looks up its keys.
@@ -232,8 +238,8 @@ fn try_append(
         }
         Err(PartConflict { at, conflict }) => match conflict {
             Conflict::Changed => Ok(None),
-            Conflict::Exists(key) => Err(parts.own(at).exists(&key).into()),
-            Conflict::Unexpected(record) => Err(parts.own(at).unexpected(record).into()),
+            Conflict::Exists(key) => Err(parts.own(at).exists_error(&key).into()),
+            Conflict::Unexpected(record) => Err(parts.own(at).unexpected_error(record).into()),
             Conflict::Failed(error) => Err(error.into()),
         },
     }

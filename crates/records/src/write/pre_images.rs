@@ -24,7 +24,7 @@ use crate::store::has_expired;
 /// A key that a batch puts or deletes.
 pub(crate) struct Touched {
     pub(crate) key: Vec<u8>,
-    /// Its index among the batch's writes.
+    /// The index of its write among those of the batch.
     pub(crate) ordinal: u32,
     /// The key is inserted: it may not have a record before the batch.
     pub(crate) must_be_new: bool,
@@ -223,12 +223,11 @@ impl Replaced {
         let mut cancel = |at: usize, old: &[u8]| {
             let write = known.own(at);
             // A deleted record has no new values.
-            let stays = new.get(write.key).map_or(&[][..], Vec::as_slice);
-            cancel_record(layout, writes, write, old, stays)
+            let new_values = new.get(write.key).map_or(&[][..], Vec::as_slice);
+            cancel_record(layout, writes, write, old, new_values)
         };
         // Attributes declared later are in the JSON only.
-        let late = layout.has_late_attributes();
-        let mut bodies = if late {
+        let mut bodies = if layout.has_late_attributes() {
             Bodies::new(layout, snapshot)?
         } else {
             Bodies::not_needed(snapshot)
@@ -251,17 +250,18 @@ impl Replaced {
         })
     }
 
-    /// Logs the replaced records for the feed: the number of each write, and its stored form.
+    /// Logs the replaced records for the feed, in the tree `old_records`: the number of each write,
+    /// and its stored form.
     fn log_replaced(
         &self,
-        old: TreeId,
+        old_records: TreeId,
         layout: &Layout,
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
         for state in self.written() {
             let mut log = |seq: Seq, stored: &[u8]| {
-                batch.also_parts(old, &state.key, &[&seq.to_le_bytes(), stored])
+                batch.also_parts(old_records, &state.key, &[&seq.to_le_bytes(), stored])
             };
             match snapshot.get_in_memory(layout.data, &state.key) {
                 Some(Found { seq, kind, value }) if seq > self.seq => {
@@ -272,8 +272,10 @@ impl Replaced {
                     }
                 }
                 _ => {
-                    if let (Some(seq), Some(stored)) = (state.record.seq, &state.stored) {
-                        log(seq, stored)?;
+                    if let Some(seq) = state.record.seq {
+                        // The lookup reads the stored records of all written keys if they are
+                        // logged.
+                        log(seq, state.stored.as_ref().ok_or_else(|| Misplaced::here())?)?;
                     }
                 }
             }
@@ -298,8 +300,8 @@ impl Replaced {
         let at_commit = maintenance::strategy_of(layout.stored.settings.maintenance).at_commit();
         let current = self.current_records(layout, at_commit, snapshot)?;
         self.check_conditions(&current, touched, expected)?;
-        if let Some(old) = layout.old {
-            self.log_replaced(old, layout, batch, snapshot)?;
+        if let Some(old_records) = layout.old {
+            self.log_replaced(old_records, layout, batch, snapshot)?;
         }
         let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(());
@@ -534,10 +536,10 @@ fn cancel_record(
             had.push(value.to_vec());
             false
         });
-        let has = new.iter().filter(|new| new.id == attribute.id);
+        let has = new.iter().filter(|value| value.id == attribute.id);
         attribute.tokenizer.each_lost(
             had.iter().map(Vec::as_slice),
-            has.map(|new| new.value.as_slice()),
+            has.map(|value| value.value.as_slice()),
             |value| {
                 let index_entry = IndexEntry {
                     attribute,

@@ -101,7 +101,7 @@ impl DatasetWrites {
                 1 => {
                     inserted.insert(last.key.clone());
                 }
-                _ => return Err(self.exists(&last.key)),
+                _ => return Err(self.exists_error(&last.key)),
             }
         }
         if replaced.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
