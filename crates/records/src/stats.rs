@@ -388,7 +388,7 @@ impl Handle {
         let watermark = obsolete_set
             .filter(|tree| tree.damage().is_none())
             .map(|tree| tree.repair_watermark());
-        let history = self.state.usage.maintenance().kept();
+        let history = self.state.usage.maintenance().to_stored();
         let pace = self.pace(layout, snapshot);
         StrategyStats {
             maintenance: settings.maintenance,

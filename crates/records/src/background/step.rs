@@ -16,7 +16,7 @@ use crate::maintenance;
 use crate::maintenance::cost::WorkPerWrite;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
-use crate::telemetry::{LastRepair, Measured, StrategyChoice, WastedWork};
+use crate::telemetry::{LastRepair, Measured, StrategyChoice};
 
 /// The most bytes that background repairs read per second.
 const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
@@ -26,17 +26,17 @@ impl Handle {
     /// retried after growing pauses.
     pub(super) fn run_maintenance(&self, may_continue: &dyn Fn() -> bool) {
         let live = self.state.usage.maintenance();
-        if live.remembered.lock().pauses() {
+        if live.state.lock().pauses() {
             return;
         }
         let result = self.try_maintenance(may_continue);
         let ended = !may_continue() || self.now().is_dropped();
-        let mut remembered = live.remembered.lock();
+        let mut state = live.state.lock();
         match result {
-            Ok(()) => remembered.succeeded(),
+            Ok(()) => state.succeeded(),
             // The dataset is being changed, or an index is unfinished: retry later.
             Err(error) if ended || matches!(error, Error::Busy(_)) => {}
-            Err(error) => remembered.failed(&error),
+            Err(error) => state.failed(&error),
         }
     }
 
@@ -160,11 +160,11 @@ impl Handle {
     ) -> Result<bool> {
         let live = self.state.usage.maintenance();
         let operations = live.operations();
-        let considered = live.remembered.lock().considered;
-        if operations < considered.saturating_add(self.store.choose_every) {
+        let considered_at = live.state.lock().considered_at;
+        if operations < considered_at.saturating_add(self.store.choose_every) {
             return Ok(false);
         }
-        live.remembered.lock().considered = operations;
+        live.state.lock().considered_at = operations;
         let Some(work) = self.workload(layout, snapshot, &live.read()) else {
             return Ok(false);
         };
@@ -174,7 +174,7 @@ impl Handle {
             let rounded = (cost.micros_per_write * 100.0).round() / 100.0;
             (cost.strategy.to_string(), rounded)
         });
-        live.remembered.lock().choice = Some(StrategyChoice {
+        live.state.lock().choice = Some(StrategyChoice {
             strategy: choice.strategy.to_string(),
             why: choice.reason,
             would_change: choice.change,
@@ -241,9 +241,9 @@ impl Handle {
         }
         let usage = &self.state.usage;
         let live = usage.maintenance();
-        let WastedWork { probed, fetched } = live.wasted();
-        let remembered = live.remembered.lock();
-        let last = remembered.repair.as_ref();
+        let wasted = live.wasted();
+        let state = live.state.lock();
+        let last = state.repair.as_ref();
         // A short repair measures nothing.
         let measured = last
             .filter(|last| last.entries > 1000)
@@ -254,8 +254,8 @@ impl Handle {
             written: usage.writes().saturating_sub(written_before),
             entries,
             new,
-            probed,
-            wasted: fetched,
+            probed: wasted.probed,
+            wasted: wasted.fetched_obsolete,
             by_key: layout.keys.is_some(),
             // A store without background threads must be deterministic.
             per_entry: measured.filter(|_| self.store.group.options().background),

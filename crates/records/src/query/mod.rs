@@ -37,7 +37,7 @@ mod row_sorter;
 mod rows;
 mod run;
 mod scan;
-mod scan_apart;
+mod scan_heads;
 mod scan_matching;
 mod sorted;
 mod sorted_from_index;

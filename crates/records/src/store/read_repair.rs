@@ -31,7 +31,7 @@ impl DatasetState {
     /// As [`DatasetState::save_obsolete_notes`], but reports a failure only in the statistics.
     pub(crate) fn try_save_obsolete_notes(&self, group: &Group) {
         if let Err(error) = self.save_obsolete_notes(group) {
-            self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());
+            self.usage.maintenance().state.lock().obsolete_save_error = Some(error.to_string());
         }
     }
 
@@ -56,7 +56,7 @@ impl DatasetState {
         let result = self.write_obsolete(group, notes);
         self.findings.forget(&noted);
         if result.is_ok() {
-            self.usage.maintenance().remembered.lock().not_kept = None;
+            self.usage.maintenance().state.lock().obsolete_save_error = None;
         }
         result
     }
