@@ -88,3 +88,19 @@ fn a_malformed_record_in_a_block_with_summaries_is_reported() {
         assert_damaged(keys(&dataset, "n = 7"), "a stored record is malformed");
     }
 }
+
+#[test]
+fn a_record_without_its_json_is_reported() {
+    let (_db, dataset) = dataset("name", Index::composite().string());
+    let key = Key::parse(KeyType::Int, "1").unwrap();
+    let mut head = Vec::new();
+    esker_model::record::encode(&mut head, 0, std::iter::empty(), b"");
+    let data = dataset.handle.layout().data;
+    put_entry(&dataset, data, key.as_bytes(), &head);
+    let error = dataset.get(key).expect_err("a head passes for a record");
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    assert!(
+        error.to_string().contains("not stored by location"),
+        "{error}"
+    );
+}

@@ -28,7 +28,7 @@ impl DatasetWrites {
         };
         let layout = state.layout_in(snapshot.version());
         if !layout.is_of(&data.config) {
-            // The engine would refuse the batch again, for ever.
+            // The engine would refuse the batch each time.
             return Err(Misplaced::here().into());
         }
         if Arc::ptr_eq(&layout, &self.layout) {
@@ -54,8 +54,8 @@ impl DatasetWrites {
         result
     }
 
-    /// Adds the writes of `old`, encoded for `layout`, again. `rule` gives the rule for the key of
-    /// each write, from its ordinal and its key; `None` leaves the write out.
+    /// Adds the writes of `old`, encoded for `layout`, again. `rule` returns the rule for the key of
+    /// each write, from its ordinal and its key; `None` drops the write.
     fn add_again(
         &mut self,
         old: &Writes,
