@@ -205,8 +205,8 @@ fn append(
 }
 
 /// One attempt: looks up the state that the batch depends on, and appends the batch if that state
-/// is still current. `None` if another writer changed it. `tree_changes` is the number of changes
-/// of trees at which the batch was encoded.
+/// is still current. `None` if another writer changed it. `tree_changes` is the count of tree
+/// changes that the batch was encoded for.
 fn try_append(
     parts: &mut [DatasetWrites],
     group: &Group,
