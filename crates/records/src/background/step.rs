@@ -22,8 +22,8 @@ use crate::telemetry::{LastRepair, Measured, StrategyChoice};
 const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
 
 impl Handle {
-    /// Runs due work while `may_continue` returns true. An error is kept for the statistics, and the work
-    /// retried after growing pauses.
+    /// Runs due work while `may_continue` returns true. An error is kept for the statistics, and
+    /// the work retried after growing pauses.
     pub(super) fn run_maintenance(&self, may_continue: &dyn Fn() -> bool) {
         let live = self.state.usage.maintenance();
         if live.state.lock().pauses() {

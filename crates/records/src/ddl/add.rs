@@ -49,9 +49,9 @@ impl Handle {
         change
     }
 
-    /// Declares the undeclared ones of `fields`, and adds to `declared` those whose declaration this
-    /// call began and completed. Returns the unfinished declaration if the progress callback stopped
-    /// one.
+    /// Declares the undeclared ones of `fields`, and adds to `declared` those whose declaration
+    /// this call began and completed. Returns the unfinished declaration if the progress callback
+    /// stopped one.
     fn declare(
         &self,
         fields: &[Path],

@@ -306,8 +306,8 @@ pub(super) fn rule_out(
     steps: &mut Steps,
 ) -> Result<()> {
     let order = context.request.order.recency();
-    // If the base is one list, it has all candidates, and is not read again. If the base has several
-    // lists, each may lack some candidates.
+    // If the base is one list, it has all candidates, and is not read again. If the base has
+    // several lists, each may lack some candidates.
     let only_base = match combined.base() {
         [only] => Some(*only),
         _ => None,

@@ -103,8 +103,8 @@ impl Estimate for Estimates<'_> {
         Ok(Some(self.stored_versions()))
     }
 
-    /// Searches the index for one entry of a value that has no encoding. Without an index any record
-    /// may have such a value.
+    /// Searches the index for one entry of a value that has no encoding. Without an index any
+    /// record may have such a value.
     fn has_other(&mut self, attribute_at: usize) -> Result<bool> {
         let lookup = self.lookup;
         let attribute = self.layout.attributes.item(attribute_at)?;

@@ -9,8 +9,8 @@
 //! The executors:
 //! - pages in order of recency (`answer.rs`), answers in bulk (`bulk.rs`), counts (`count.rs`) and
 //!   versions (`versions.rs`);
-//! - answers in an order of fields or keys (`sorted.rs`) and aggregates (`aggregate.rs`), which take
-//!   their records from an answer in bulk, unless an index alone gives the result
+//! - answers in an order of fields or keys (`sorted.rs`) and aggregates (`aggregate.rs`), which
+//!   take their records from an answer in bulk, unless an index alone gives the result
 //!   (`sorted_from_index.rs`, `aggregate_from_index.rs`).
 //!
 //! Offsets and projections apply to the rows of any executor (`rows.rs`).

@@ -31,11 +31,12 @@ pub(super) struct ScanMatching<'a> {
 }
 
 impl ScanMatching<'_> {
-    /// Passes the records that answer the query to `receiver` until it breaks. Returns the number of
-    /// records read.
+    /// Passes the records that answer the query to `receiver` until it breaks. Returns the number
+    /// of records read.
     ///
     /// # Errors
-    /// Any read error; damage if a record is malformed, or its body is missing; any error of `receiver`.
+    /// Any read error; damage if a record is malformed, or its body is missing; any error of
+    /// `receiver`.
     pub(super) fn run(&self, receiver: &mut dyn TakeScanned) -> Result<u64> {
         let admission = Admission::of_all(self.view, self.compiled);
         let heads_decide = match Needs::of(admission, self.content) {

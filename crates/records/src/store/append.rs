@@ -4,8 +4,8 @@
 use esker_lsm::coding::Misplaced;
 use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
-/// As [`Group::append_with`], with the result of `complete`. If `complete` returns an error, nothing
-/// is appended, and this error is the inner result.
+/// As [`Group::append_with`], with the result of `complete`. If `complete` returns an error,
+/// nothing is appended, and this error is the inner result.
 ///
 /// # Errors
 /// Any error of the engine.

@@ -19,8 +19,8 @@ const WINDOW: u64 = 1 << 16;
 /// Counts of recent operations: operations half a window ago count about half.
 ///
 /// A query is counted if the indexes of its candidates are all stand-alone, or all range filters
-/// (`filter_scanned`). Other queries are not counted, because some of their candidates come with the
-/// records.
+/// (`filter_scanned`). Other queries are not counted, because some of their candidates come with
+/// the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Measured {

@@ -105,8 +105,8 @@ impl Handle {
                 replaced.push((entry, seq));
             }
         }
-        // After the deletions, whose ordinals among the written records are then their numbers in the
-        // batch: each of these removals takes a number, too.
+        // After the deletions, whose ordinals among the written records are then their numbers in
+        // the batch: each of these removals takes a number, too.
         for (entry, current_seq) in replaced {
             batch.forget_expiry(tree, entry, current_seq)?;
         }

@@ -54,8 +54,8 @@ impl DatasetWrites {
         result
     }
 
-    /// Adds the writes of `old`, encoded for `layout`, again. `rule` returns the rule for the key of
-    /// each write, from its ordinal and its key; `None` drops the write.
+    /// Adds the writes of `old`, encoded for `layout`, again. `rule` returns the rule for the key
+    /// of each write, from its ordinal and its key; `None` drops the write.
     fn add_again(
         &mut self,
         old: &Writes,
