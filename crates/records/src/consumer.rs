@@ -105,7 +105,7 @@ impl<K: PrimaryKey> Consumer<K> {
         let begin = match (from, known) {
             (Some(from), _) => Changes::<K>::new(dataset.clone(), from)?.position(),
             (None, Some(known)) => known,
-            (None, None) => dataset.shared.group.position(),
+            (None, None) => dataset.store.group.position(),
         };
         dataset.keep(&log, name, begin, bytes)?;
         Ok(Consumer {
@@ -259,9 +259,9 @@ impl Handle {
     /// of the whole store, which an earlier version registered.
     fn take_consumer(&self, name: &str) -> Result<(LogConsumer, Option<Position>)> {
         check_name(name)?;
-        let group = &self.shared.group;
+        let group = &self.store.group;
         group.refresh()?;
-        let log = group.consume_log(&scoped(self.current.data, name));
+        let log = group.consume_log(&scoped(self.state.data, name));
         let log = log.map_err(|error| in_use(error, name, &self.name()))?;
         let known = match log.place()? {
             Some((position, _)) => Some(position),
@@ -287,7 +287,7 @@ impl Handle {
                 Ok(())
             }
         };
-        let group = &self.shared.group;
+        let group = &self.store.group;
         if group.is_reader() {
             group.refresh()?;
             check_exists()?;
@@ -296,14 +296,14 @@ impl Handle {
             // consumers before this one was registered.
             group.refresh()?;
             return check_exists().inspect_err(|_| {
-                let own = scoped(self.current.data, name);
+                let own = scoped(self.state.data, name);
                 let _ = group.release_logs(&mut |kept| kept == own);
             });
         }
         // A drop holds this reservation, too, until it has released the dataset's consumers.
         let mut dataset = self.name();
         let _reserved = loop {
-            let reserved = self.shared.names.reserve(&dataset);
+            let reserved = self.store.names.reserve(&dataset);
             let now = self.name();
             if now == dataset {
                 break reserved;
@@ -313,7 +313,7 @@ impl Handle {
             dataset = now;
         };
         check_exists()?;
-        self.shared.release_orphans()?;
+        self.store.release_orphans()?;
         Ok(log.keep(Some(name), at, bytes)?)
     }
 
@@ -325,8 +325,8 @@ impl Handle {
 
     /// See [`crate::Dataset::release_changes`].
     pub(crate) fn release_changes(&self, name: &str) -> Result<bool> {
-        let group = &self.shared.group;
-        let released = group.release_log(&scoped(self.current.data, name));
+        let group = &self.store.group;
+        let released = group.release_log(&scoped(self.state.data, name));
         if released.map_err(|error| in_use(error, name, &self.name()))? {
             return Ok(true);
         }
@@ -341,7 +341,7 @@ impl Handle {
     /// See [`crate::Dataset::change_consumer`].
     pub(crate) fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
         let own = Some(self.name());
-        let mut consumers = self.shared.consumers()?;
+        let mut consumers = self.store.consumers()?;
         consumers.retain(|consumer| {
             consumer.name == name && (consumer.dataset == own || consumer.dataset.is_none())
         });

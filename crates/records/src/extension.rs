@@ -75,7 +75,6 @@ pub mod index {
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use esker_lsm::coding::Misplaced;
 pub use esker_lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
 pub use esker_lsm::table::TableMeta;
 pub use esker_lsm::{
@@ -86,7 +85,7 @@ use esker_lsm::{Durability, Listening, Position, Seq, Wake};
 
 use crate::catalog::EXTENSION;
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::{Store, append_completed};
 
 /// A capability that has its own trees in a store.
 pub trait Extension: Send + Sync {
@@ -276,16 +275,12 @@ impl ExtensionStore {
         mut complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
     ) -> Result<(Ticket, T)> {
         self.check_own(batch.trees())?;
-        let mut completed = None;
-        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            completed = Some(complete(batch, first, before)?);
-            let own = self.check_own_in(before, batch.trees());
-            own.map_err(|error| esker_lsm::Error::Invalid(error.to_string()))
+        let complete_and_check = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let completed = complete(batch, first, before)?;
+            self.check_own_in(before, batch.trees())?;
+            Ok(completed)
         };
-        let group = &self.store.group;
-        let ticket = group.append_with(batch, durability, &mut complete)?;
-        // The engine appends no batch without completing it.
-        Ok((ticket, completed.ok_or_else(|| Misplaced::here())?))
+        append_completed(&self.store.group, batch, durability, complete_and_check)?
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the

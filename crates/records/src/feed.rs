@@ -164,7 +164,7 @@ impl<K: PrimaryKey> Changes<K> {
     /// # Errors
     /// [`Error::PositionExpired`], [`Error::OtherHistory`].
     pub(crate) fn new(dataset: Handle, from: ChangesFrom) -> Result<Changes<K>> {
-        let group = &dataset.shared.group;
+        let group = &dataset.store.group;
         let from = match from {
             ChangesFrom::Oldest => group.oldest_position(),
             ChangesFrom::Seq(seq) => Position {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use esker_lsm::NamedSnapshot;
+use esker_lsm::table::TableMeta;
 use esker_lsm::version::{Run, TreeVersion};
 use esker_lsm::{Component, Job, JobDescription, JobFailure, Retry, Seq, Snapshot, Time, Why};
 use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
@@ -274,12 +275,12 @@ impl Store {
         let group = &self.group;
         let memory = group.memory();
         let held = memory.held.iter();
-        let of_dataset = |state: Arc<DatasetState>| {
+        let named_stats = |state: Arc<DatasetState>| {
             let name = state.name();
             (name, Handle::new(self.clone(), state, None).stats())
         };
         StoreStats {
-            datasets: self.dataset_states().into_iter().map(of_dataset).collect(),
+            datasets: self.dataset_states().into_iter().map(named_stats).collect(),
             memory: MemoryStats {
                 budget_bytes: group.options().memory_budget,
                 held_bytes: held
@@ -305,8 +306,8 @@ impl Store {
                 .map(|job| {
                     let running = JobProgress {
                         bytes_written: job.written,
-                        took: job.age,
-                        ended: None,
+                        elapsed: job.age,
+                        ended_ago: None,
                         error: None,
                     };
                     job_stats(job.about, running)
@@ -316,8 +317,8 @@ impl Store {
                 .map(|job| {
                     let ended = JobProgress {
                         bytes_written: job.written,
-                        took: job.took,
-                        ended: Some(job.ago),
+                        elapsed: job.took,
+                        ended_ago: Some(job.ago),
                         error: job.error.map(|error| error.to_string()),
                     };
                     job_stats(job.about, ended)
@@ -350,12 +351,12 @@ fn snapshot_stats(snapshot: NamedSnapshot) -> SnapshotStats {
 impl Handle {
     /// See [`crate::Dataset::stats`].
     pub(crate) fn stats(&self) -> DatasetStats {
-        let snapshot = self.shared.group.snapshot();
-        let layout = self.current.layout_in(snapshot.version());
+        let snapshot = self.store.group.snapshot();
+        let layout = self.state.layout_in(snapshot.version());
         let own = layout.trees();
         // A dataset that was dropped has no trees.
         let trees = own.iter().filter_map(|id| snapshot.version().trees.get(id));
-        let failures = self.shared.group.failures();
+        let failures = self.store.group.failures();
         let concerns = |failure: &&JobFailure| match &failure.tree {
             Some((id, _)) => own.contains(id),
             // A flush concerns all trees.
@@ -387,7 +388,7 @@ impl Handle {
         let watermark = obsolete_set
             .filter(|tree| tree.damage().is_none())
             .map(|tree| tree.repair_watermark());
-        let history = self.current.usage.maintenance().kept();
+        let history = self.state.usage.maintenance().to_stored();
         let pace = self.pace(layout, snapshot);
         StrategyStats {
             maintenance: settings.maintenance,
@@ -448,13 +449,14 @@ fn failed_job(failure: &JobFailure) -> FailedJob {
     }
 }
 
-/// How far a job is, or was.
+/// The progress of a running job, or the result of one that ended.
 struct JobProgress {
     bytes_written: u64,
     /// How long it has been running, or took.
-    took: Duration,
-    /// How long ago it ended.
-    ended: Option<Duration>,
+    elapsed: Duration,
+    /// How long ago it ended; `None` if it is running.
+    ended_ago: Option<Duration>,
+    /// Why it failed, if it did.
     error: Option<String>,
 }
 
@@ -474,8 +476,8 @@ fn job_stats(job: JobDescription, progress: JobProgress) -> JobStats {
         },
         bytes_in: job.bytes_in,
         bytes_written: progress.bytes_written,
-        seconds: progress.took.as_secs_f64(),
-        seconds_ago: progress.ended.map(|ago| ago.as_secs_f64()),
+        seconds: progress.elapsed.as_secs_f64(),
+        seconds_ago: progress.ended_ago.map(|ago| ago.as_secs_f64()),
         error: progress.error,
     }
 }
@@ -521,21 +523,24 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
             return format!("{} index of {}{built}", attribute.kind, attribute.path);
         }
     }
-    // Its staging tree.
+    debug_assert!(
+        (layout.building.iter()).any(|building| building.staging == Some(tree.id)),
+        "the remaining tree of a dataset is the staging tree of an index"
+    );
     "entries of the index under construction".to_string()
 }
 
 fn level_stats(run: &Run) -> LevelStats {
     let component = run.component();
-    let count = |of_table: fn(&esker_lsm::table::TableMeta) -> u64| {
+    let sum = |of_table: fn(&TableMeta) -> u64| {
         let counts = run.tables.iter().map(|table| of_table(table.meta()));
         counts.sum::<u64>()
     };
     LevelStats {
         level: run.level,
         files: run.tables.len(),
-        entries: count(|meta| meta.entries),
-        deletes: count(|meta| meta.deletes),
+        entries: sum(|meta| meta.entries),
+        deletes: sum(|meta| meta.deletes),
         bytes: run.size(),
         min_seq: component.min,
         max_seq: component.max,

@@ -144,7 +144,7 @@ pub struct Advice {
 impl Handle {
     /// See [`crate::Dataset::usage`].
     pub(crate) fn usage(&self) -> UsageCounts {
-        self.current.usage.read()
+        self.state.usage.read()
     }
 
     /// See [`crate::Dataset::advise`].
@@ -159,7 +159,7 @@ impl Handle {
         let readers: Vec<&Reader<'_>> = candidates.iter().map(|c| &c.reader).collect();
         let cost = view.snapshot.cost();
         let measured = sample::measure(&view.snapshot, &view.layout, &readers, &cost);
-        self.shared.group.count(&cost);
+        self.store.group.count(&cost);
         let Measurements {
             mut records,
             profiles,
@@ -259,7 +259,7 @@ fn queried_undeclared<'a>(view: &View, counts: &UsageCounts) -> Result<Vec<Candi
                 is_point: false,
                 is_compound: false,
                 is_unique: false,
-                is_in_tables: !bodies::are_apart(layout),
+                is_in_tables: !bodies::are_separate(layout),
             },
             reader: Reader::Undeclared(Extraction::new(key.clone(), attributes)),
         }

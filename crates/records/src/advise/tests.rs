@@ -118,7 +118,7 @@ fn no_limit_wants_composite() {
 }
 
 #[test]
-fn both_want_recent() {
+fn lookups_with_and_without_limit_want_recent() {
     let frequent = AttributeProfile {
         distinct: 1000.0,
         ..RANDOM

@@ -19,7 +19,7 @@ impl<K> Batch<OneDataset<K>> {
 
     pub(crate) fn of_dataset(handle: Handle) -> WriteBatch<K> {
         Batch {
-            writes: BatchWrites::new(handle.shared.clone()),
+            writes: BatchWrites::new(handle.store.clone()),
             dataset: OneDataset {
                 handle,
                 key: PhantomData,

@@ -37,14 +37,13 @@ impl BatchWrites {
     /// # Errors
     /// [`Error::BadInput`] if the dataset belongs to another store.
     pub(super) fn writes_to(&mut self, dataset: &Handle) -> Result<&mut DatasetWrites> {
-        if !Arc::ptr_eq(&self.store, &dataset.shared) {
+        if !Arc::ptr_eq(&self.store, &dataset.store) {
             return Err(Error::bad_input(format!(
                 "dataset `{}` belongs to another store than the batch",
                 dataset.name()
             )));
         }
-        let is_same =
-            |writes: &DatasetWrites| Arc::ptr_eq(&writes.dataset.current, &dataset.current);
+        let is_same = |writes: &DatasetWrites| Arc::ptr_eq(&writes.dataset.state, &dataset.state);
         let place = match self.datasets.iter().position(is_same) {
             Some(place) => place,
             None => {

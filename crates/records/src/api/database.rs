@@ -28,7 +28,7 @@ use crate::trees::new_trees;
 pub struct Database {
     /// Declared before the store, so that its maintenance ends first.
     maintenance_thread: Arc<MaintenanceThread>,
-    pub(crate) shared: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     extensions: Extensions,
     /// Stops reads that users request.
     pub(crate) stop: Option<Stop>,
@@ -100,14 +100,14 @@ impl Database {
     /// Any read error; [`Error::OtherHistory`] if another store has replaced this one in the
     /// folder. After an error the handle still sees what it saw before.
     pub fn refresh(&self) -> Result<()> {
-        let group = &self.shared.group;
+        let group = &self.store.group;
         if !group.is_reader() {
             return Ok(());
         }
         group.refresh()?;
         let snapshot = group.snapshot();
-        let mut datasets = self.shared.datasets.lock();
-        let present = datasets_in(&snapshot, &datasets, &self.shared.index_types, |_| {
+        let mut datasets = self.store.datasets.lock();
+        let present = datasets_in(&snapshot, &datasets, &self.store.index_types, |_| {
             Usage::default()
         })?;
         *datasets = present;
@@ -121,7 +121,7 @@ impl Database {
         let db = Database::with_group(group, options)?;
         // A crash in `drop_dataset` may have left consumers that retain the log. A failure here is
         // left to the next opening.
-        let _ = db.shared.release_orphans();
+        let _ = db.store.release_orphans();
         Ok(db)
     }
 
@@ -135,7 +135,7 @@ impl Database {
             &options.index_types,
             usage,
         )?;
-        let shared = Store {
+        let store = Store {
             group,
             durability: options.durability,
             background_maintenance: options.background_maintenance,
@@ -144,22 +144,22 @@ impl Database {
             datasets: datasets.into(),
             names: Default::default(),
             usage_file: Default::default(),
-            turns: Default::default(),
+            exclusive_commit: Default::default(),
         };
         Ok(Database {
             maintenance_thread: Arc::default(),
             extensions: Extensions::new(&options.extensions)?,
-            shared: Arc::new(shared),
+            store: Arc::new(store),
             stop: None,
         })
     }
 
     /// A handle of a dataset that has the stop token and the maintenance thread of this one.
-    fn handle(&self, current: Arc<DatasetState>) -> Handle {
+    fn handle(&self, state: Arc<DatasetState>) -> Handle {
         let background = self.maintenance_thread.clone();
         Handle {
             stop: self.stop.clone(),
-            ..Handle::new(self.shared.clone(), current, Some(background))
+            ..Handle::new(self.store.clone(), state, Some(background))
         }
     }
 
@@ -174,7 +174,7 @@ impl Database {
 
     /// The names of the datasets, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
-        self.shared.datasets.lock().keys().cloned().collect()
+        self.store.datasets.lock().keys().cloned().collect()
     }
 
     /// The dataset called `name`. `K` is the type of its keys in the program: an integer, a string,
@@ -205,7 +205,7 @@ impl Database {
     /// An empty batch of writes to any datasets of the store, which are applied together or not at
     /// all.
     pub fn batch(&self) -> Batch {
-        Batch::of_store(self.shared.clone())
+        Batch::of_store(self.store.clone())
     }
 
     /// The shared state of the dataset called `name`.
@@ -213,9 +213,9 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownDataset`], with the names that are similar.
     fn dataset_state(&self, name: &str) -> Result<Arc<DatasetState>> {
-        let datasets = self.shared.datasets.lock();
-        let current = datasets.get(name).cloned();
-        current.ok_or_else(|| Error::unknown_dataset_among(name, datasets.keys()))
+        let datasets = self.store.datasets.lock();
+        let state = datasets.get(name).cloned();
+        state.ok_or_else(|| Error::unknown_dataset_among(name, datasets.keys()))
     }
 
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -228,23 +228,23 @@ impl Database {
         let def = def.with_keys::<K>()?;
         def.validate()?;
         for index in &def.indexes {
-            self.shared.index_types.check(index.kind)?;
+            self.store.index_types.check(index.kind)?;
         }
         check_key_type::<K>(name, def.key_type)?;
-        let _reserved = self.shared.names.reserve(name);
-        if self.shared.datasets.lock().contains_key(name) {
+        let _reserved = self.store.names.reserve(name);
+        if self.store.datasets.lock().contains_key(name) {
             return Err(Error::exists(format!("dataset `{name}` exists already")));
         }
         let stored = StoredDef::new(&def);
-        let group = &self.shared.group;
+        let group = &self.store.group;
         group.create_trees(&new_trees(name, &stored))?;
-        let layout = Layout::new(name, group.snapshot().version(), &self.shared.index_types)
+        let layout = Layout::new(name, group.snapshot().version(), &self.store.index_types)
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
-        let current = Arc::new(DatasetState::new(name, layout, Usage::default()));
-        let mut datasets = self.shared.datasets.lock();
-        datasets.insert(name.to_string(), current.clone());
+        let state = Arc::new(DatasetState::new(name, layout, Usage::default()));
+        let mut datasets = self.store.datasets.lock();
+        datasets.insert(name.to_string(), state.clone());
         drop(datasets);
-        Dataset::new(self.handle(current))
+        Dataset::new(self.handle(state))
     }
 
     /// Drops a dataset with all its records and indexes.
@@ -253,17 +253,17 @@ impl Database {
     /// [`Error::UnknownDataset`]; [`Error::Busy`] while one of its indexes is being changed; also
     /// any write error.
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
-        let _reserved = self.shared.names.reserve(name);
-        let current = self.dataset_state(name)?;
-        let _changing = current.claim()?;
-        let group = &self.shared.group;
-        let layout = current.layout_in(group.snapshot().version());
+        let _reserved = self.store.names.reserve(name);
+        let state = self.dataset_state(name)?;
+        let _changing = state.claim()?;
+        let group = &self.store.group;
+        let layout = state.layout_in(group.snapshot().version());
         group.drop_trees(&layout.trees())?;
-        self.shared.datasets.lock().remove(name);
-        self.shared.replace_usage();
+        self.store.datasets.lock().remove(name);
+        self.store.save_usage();
         // The dataset is dropped even if this fails. Remaining consumers are removed by the next
         // drop, the next opening, or when a consumer records its place.
-        let _ = self.shared.release_orphans();
+        let _ = self.store.release_orphans();
         Ok(())
     }
 
@@ -301,21 +301,21 @@ impl Database {
             return Err(exists());
         }
         // In a fixed order, so that concurrent renames cannot deadlock.
-        let _first = self.shared.names.reserve(name.min(to));
-        let _second = self.shared.names.reserve(name.max(to));
-        let current = self.dataset_state(name)?;
-        if self.shared.datasets.lock().contains_key(to) {
+        let _first = self.store.names.reserve(name.min(to));
+        let _second = self.store.names.reserve(name.max(to));
+        let state = self.dataset_state(name)?;
+        if self.store.datasets.lock().contains_key(to) {
             return Err(exists());
         }
-        let _changing = current.claim()?;
-        let group = &self.shared.group;
+        let _changing = state.claim()?;
+        let group = &self.store.group;
         group.rename_trees(&renamed_trees(group.snapshot().version(), name, to))?;
-        let mut datasets = self.shared.datasets.lock();
-        current.rename(to);
+        let mut datasets = self.store.datasets.lock();
+        state.rename(to);
         datasets.remove(name);
-        datasets.insert(to.to_string(), current.clone());
+        datasets.insert(to.to_string(), state.clone());
         drop(datasets);
-        self.shared.replace_usage();
+        self.store.save_usage();
         Ok(())
     }
 
@@ -326,13 +326,13 @@ impl Database {
     /// # Errors
     /// If the confirmation cannot be written.
     pub fn confirm_time(&self) -> Result<()> {
-        Ok(self.shared.group.confirm_time()?)
+        Ok(self.store.group.confirm_time()?)
     }
 
     /// The time of the clock in milliseconds since 1970, if it is so far ahead that the store does
     /// not trust it yet ([`Database::confirm_time`]).
     pub fn unconfirmed_time(&self) -> Option<u64> {
-        self.shared.group.unconfirmed_time()
+        self.store.group.unconfirmed_time()
     }
 
     /// Makes all earlier writes durable.
@@ -340,7 +340,7 @@ impl Database {
     /// # Errors
     /// Any write error.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.shared.group.sync()?)
+        Ok(self.store.group.sync()?)
     }
 
     /// Writes the memtables to tables.
@@ -348,8 +348,8 @@ impl Database {
     /// # Errors
     /// Any write error.
     pub fn flush(&self) -> Result<()> {
-        self.shared.keep_obsolete();
-        Ok(self.shared.group.flush()?)
+        self.store.save_obsolete_notes();
+        Ok(self.store.group.flush()?)
     }
 
     /// Compacts a dataset, or with `None` all datasets and extensions, to one sorted run per tree,
@@ -361,20 +361,20 @@ impl Database {
         let states = match dataset {
             Some(name) => vec![self.dataset_state(name)?],
             None => {
-                let snapshot = self.shared.group.snapshot();
+                let snapshot = self.store.group.snapshot();
                 let trees = snapshot.version().trees.values();
                 let of_extensions = trees.filter(|tree| is_of_extension(&tree.name));
                 let ids: Vec<_> = of_extensions.map(|tree| tree.id).collect();
-                self.shared.group.compact_trees(&ids)?;
-                self.shared.dataset_states()
+                self.store.group.compact_trees(&ids)?;
+                self.store.dataset_states()
             }
         };
-        let layout_of = |current| self.handle(current).layout();
+        let layout_of = |state| self.handle(state).layout();
         let layouts: Vec<_> = states.into_iter().map(layout_of).collect();
         // Each step uses the reports of those before it: an obsolete number without entries is
         // forgotten when all other trees have been compacted. Trees that are dropped concurrently
         // are skipped.
-        let group = &self.shared.group;
+        let group = &self.store.group;
         let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
             trees.collect()
@@ -390,7 +390,7 @@ impl Database {
     /// The position after everything that is visible now: a feed from there begins with the next
     /// change.
     pub fn position(&self) -> Position {
-        self.shared.group.position()
+        self.store.group.position()
     }
 
     /// The consumers of changes of all datasets ([`Dataset::consume`]).
@@ -398,7 +398,7 @@ impl Database {
     /// # Errors
     /// Any read error.
     pub fn change_consumers(&self) -> Result<Vec<ChangeConsumer>> {
-        self.shared.consumers()
+        self.store.consumers()
     }
 
     /// Copies the store into `dest`, which must not exist or must be empty, while reads and writes
@@ -412,7 +412,7 @@ impl Database {
     /// write error. An incomplete copy is not a store.
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
-        Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
+        Ok(self.store.group.checkpoint_until(dest.as_ref(), stop)?)
     }
 
     /// Reads every file and compares every stand-alone index (one with its own tree) with the
@@ -421,12 +421,12 @@ impl Database {
     /// # Errors
     /// [`Error::Cancelled`] if the handle was stopped ([`Database::with_stop`]).
     pub fn check(&self) -> Result<CheckReport> {
-        check::check(&self.shared, self.stop.as_ref())
+        check::check(&self.store, self.stop.as_ref())
     }
 
     /// The state of the whole store: datasets, memory, counters since opening.
     pub fn stats(&self) -> StoreStats {
-        self.shared.stats()
+        self.store.stats()
     }
 
     /// The part of the store that belongs to the extension `name` ([`crate::extension`]).
@@ -434,13 +434,13 @@ impl Database {
     /// # Errors
     /// If the store was opened without it.
     pub fn extension(&self, name: &str) -> Result<ExtensionStore> {
-        ExtensionStore::new(self.shared.clone(), &self.extensions, name)
+        ExtensionStore::new(self.store.clone(), &self.extensions, name)
     }
 
     /// The engine, for tests and benchmarks.
     #[doc(hidden)]
     pub fn group(&self) -> &Group {
-        &self.shared.group
+        &self.store.group
     }
 
     /// Closes the store: makes all writes durable and releases the folder, which can be opened
@@ -454,11 +454,11 @@ impl Database {
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
         // Errors are ignored: queries find obsolete writes again if their notes are lost.
-        self.shared.keep_obsolete();
-        self.shared.keep_usage();
-        let closed = self.shared.group.close();
+        self.store.save_obsolete_notes();
+        self.store.save_usage_if_changed();
+        let closed = self.store.group.close();
         if closed.is_err() {
-            self.shared.group.give_up();
+            self.store.group.give_up();
         }
         Ok(closed?)
     }

@@ -309,7 +309,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// `V`; also any read error.
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
-        self.handle.current.usage.count_get();
+        self.handle.state.usage.count_get();
         let record = self.handle.find(key, self.handle.stop.as_ref())?;
         record.map(record::valued).transpose()
     }
@@ -499,7 +499,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// without an offset, which are read as UTC; implausible times, such as milliseconds read as
     /// seconds; objects and positions that are not indexed.
     pub fn remarks(&self) -> Vec<String> {
-        self.handle.current.remarks.take()
+        self.handle.state.remarks.take()
     }
 
     /// The fields of the records, as of now: [`DatasetSnapshot::fields`].
@@ -534,6 +534,6 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// # Errors
     /// Any write error.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.handle.shared.group.sync()?)
+        Ok(self.handle.store.group.sync()?)
     }
 }

@@ -48,7 +48,7 @@ impl Database {
     /// invalid, or if there are 1024 snapshots already; also any write error.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         check_name(name)?;
-        Ok(self.shared.group.keep_snapshot(name)?)
+        Ok(self.store.group.keep_snapshot(name)?)
     }
 
     /// Drops the snapshot `name`, and frees the space that only it needed.
@@ -56,7 +56,7 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownSnapshot`]; also any write error.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
-        Ok(self.shared.group.drop_snapshot(name)?)
+        Ok(self.store.group.drop_snapshot(name)?)
     }
 
     /// All datasets as of now: what several datasets have at one moment. It keeps the files that it
@@ -84,8 +84,8 @@ impl Database {
     /// # }
     /// ```
     pub fn snapshot(&self) -> StoreSnapshot {
-        let datasets = self.shared.datasets.lock();
-        let snapshot = self.shared.group.snapshot();
+        let datasets = self.store.datasets.lock();
+        let snapshot = self.store.group.snapshot();
         // A dataset that is being dropped is in the map, and no longer in the version.
         let is_in_version =
             |state: &DatasetState| snapshot.version().trees.contains_key(&state.data);
@@ -95,7 +95,7 @@ impl Database {
             .map(|(name, state)| (name.clone(), state.clone()))
             .collect();
         StoreSnapshot {
-            shared: self.shared.clone(),
+            store: self.store.clone(),
             snapshot,
             datasets: Arc::new(datasets),
             stop: self.stop.clone(),
@@ -104,7 +104,7 @@ impl Database {
 
     /// All named snapshots, by name.
     pub fn snapshots(&self) -> Vec<NamedSnapshot> {
-        self.shared.group.snapshots()
+        self.store.group.snapshots()
     }
 
     /// The snapshot `name`.
@@ -112,15 +112,12 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
-        let snapshot = self.shared.group.kept_snapshot(name)?;
-        let datasets = datasets_in(
-            &snapshot,
-            &BTreeMap::new(),
-            &self.shared.index_types,
-            |_| Usage::default(),
-        )?;
+        let snapshot = self.store.group.kept_snapshot(name)?;
+        let datasets = datasets_in(&snapshot, &BTreeMap::new(), &self.store.index_types, |_| {
+            Usage::default()
+        })?;
         Ok(StoreSnapshot {
-            shared: self.shared.clone(),
+            store: self.store.clone(),
             snapshot,
             datasets: Arc::new(datasets),
             stop: self.stop.clone(),
@@ -141,7 +138,7 @@ fn check_name(name: &str) -> Result<()> {
 /// [`Database::kept_snapshot`]. Stays readable even if the named snapshot is dropped.
 #[derive(Clone)]
 pub struct StoreSnapshot {
-    shared: Arc<Store>,
+    store: Arc<Store>,
     snapshot: Snapshot,
     datasets: Arc<BTreeMap<String, Arc<DatasetState>>>,
     stop: Option<Stop>,
@@ -163,14 +160,14 @@ impl StoreSnapshot {
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<DatasetSnapshot<K>> {
-        let current = self
+        let state = self
             .datasets
             .get(name)
             .cloned()
             .ok_or_else(|| Error::unknown_dataset_among(name, self.datasets.keys()))?;
         DatasetSnapshot::new(View {
-            layout: current.layout_in(self.snapshot.version()),
-            dataset: Handle::new(self.shared.clone(), current, None),
+            layout: state.layout_in(self.snapshot.version()),
+            dataset: Handle::new(self.store.clone(), state, None),
             snapshot: self.snapshot.clone().with_stop(self.stop.clone()),
         })
     }

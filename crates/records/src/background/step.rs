@@ -16,48 +16,48 @@ use crate::maintenance;
 use crate::maintenance::cost::WorkPerWrite;
 use crate::repair::RepairOptions;
 use crate::store::Handle;
-use crate::telemetry::{LastRepair, Measured, StrategyChoice, WastedWork};
+use crate::telemetry::{LastRepair, Measured, StrategyChoice};
 
 /// The most bytes that background repairs read per second.
 const MAX_BYTES_PER_SECOND: u64 = 64 << 20;
 
 impl Handle {
-    /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
-    /// retried after growing pauses.
-    pub(super) fn run_maintenance(&self, go_on: &dyn Fn() -> bool) {
-        let live = self.current.usage.maintenance();
-        if live.remembered.lock().pauses() {
+    /// Runs due work while `may_continue` returns true. An error is kept for the statistics, and
+    /// the work retried after growing pauses.
+    pub(super) fn run_maintenance(&self, may_continue: &dyn Fn() -> bool) {
+        let live = self.state.usage.maintenance();
+        if live.state.lock().pauses() {
             return;
         }
-        let result = self.try_maintenance(go_on);
-        let ended = !go_on() || self.now().is_dropped();
-        let mut remembered = live.remembered.lock();
+        let result = self.try_maintenance(may_continue);
+        let ended = !may_continue() || self.now().is_dropped();
+        let mut state = live.state.lock();
         match result {
-            Ok(()) => remembered.succeeded(),
+            Ok(()) => state.succeeded(),
             // The dataset is being changed, or an index is unfinished: retry later.
             Err(error) if ended || matches!(error, Error::Busy(_)) => {}
-            Err(error) => remembered.failed(&error),
+            Err(error) => state.failed(&error),
         }
     }
 
     /// Runs the due work, one after the other.
-    fn try_maintenance(&self, go_on: &dyn Fn() -> bool) -> Result<()> {
-        self.expire(go_on)?;
+    fn try_maintenance(&self, may_continue: &dyn Fn() -> bool) -> Result<()> {
+        self.expire(may_continue)?;
         let now = self.now();
         let (layout, snapshot) = (&now.layout, &now.snapshot);
         let settings = &layout.stored.settings;
-        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !go_on() {
+        if !layout.attributes.iter().any(|a| a.tree.is_some()) || !may_continue() {
             return Ok(());
         }
         if !self.has_migrated() {
-            return self.migrate_to(MigrationTarget::Present, go_on);
+            return self.migrate_to(MigrationTarget::Present, may_continue);
         }
-        if settings.auto && self.reconsider_strategy(layout, snapshot, go_on)? {
+        if settings.auto && self.reconsider_strategy(layout, snapshot, may_continue)? {
             return Ok(());
         }
         let repairs = settings.repair == Repair::Merge && !settings.maintenance.looks_at_writes();
         if repairs && let Some(why) = due(&self.backlog(layout, snapshot)) {
-            self.repair_now(why, go_on)?;
+            self.repair_now(why, may_continue)?;
         }
         Ok(())
     }
@@ -66,13 +66,13 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Busy`] if it yielded to another change; also any error of the migration.
-    fn migrate_to(&self, target: MigrationTarget, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn migrate_to(&self, target: MigrationTarget, may_continue: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.yielding(go_on, |go_on| {
-            self.migrate(target, &options, &mut |_| control_flow(go_on()))
+        let report = self.yielding(may_continue, |may_continue| {
+            self.migrate(target, &options, &mut |_| control_flow(may_continue()))
         })?;
         if !report.complete {
-            return Err(self.current.busy());
+            return Err(self.state.busy());
         }
         if let Some(repair) = report.repair {
             self.note_repair(&repair, "a migration of the strategy");
@@ -82,7 +82,7 @@ impl Handle {
 
     /// The limits of repairs in the background.
     fn repair_options(&self) -> RepairOptions {
-        let options = self.shared.group.options();
+        let options = self.store.group.options();
         RepairOptions {
             memory: (options.memory_budget / 16).max(64 << 10),
             threads: 1,
@@ -95,13 +95,13 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::Busy`] if it yielded to another change; also any error of the repair.
-    fn repair_now(&self, why: &str, go_on: &dyn Fn() -> bool) -> Result<()> {
+    fn repair_now(&self, why: &str, may_continue: &dyn Fn() -> bool) -> Result<()> {
         let options = self.repair_options();
-        let report = self.yielding(go_on, |go_on| {
-            self.repair_flushed(&options, &mut |_| control_flow(go_on()))
+        let report = self.yielding(may_continue, |may_continue| {
+            self.repair_flushed(&options, &mut |_| control_flow(may_continue()))
         })?;
         if !report.complete {
-            return Err(self.current.busy());
+            return Err(self.state.busy());
         }
         self.note_repair(&report, why);
         Ok(())
@@ -110,17 +110,17 @@ impl Handle {
     /// Runs work that yields to any other change of the dataset.
     fn yielding<T>(
         &self,
-        go_on: &dyn Fn() -> bool,
+        may_continue: &dyn Fn() -> bool,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
-        let current = &self.current;
-        let _yields = current.yield_to_claims()?;
-        work(&|| go_on() && !current.has_waiting_claim())
+        let state = &self.state;
+        let _yields = state.yield_to_claims()?;
+        work(&|| may_continue() && !state.has_waiting_claim())
     }
 
     /// Stores a completed repair for the statistics and for pacing.
     fn note_repair(&self, report: &crate::repair::RepairReport, why: &str) {
-        let usage = &self.current.usage;
+        let usage = &self.state.usage;
         let now = self.now();
         let layout = &now.layout;
         // A dataset whose strategy needs no obsolete set has none.
@@ -136,7 +136,7 @@ impl Handle {
             found: report.found,
             // The statistics are stored in a file, and a store without background threads must be
             // deterministic.
-            micros: if self.shared.group.options().background {
+            micros: if self.store.group.options().background {
                 report.elapsed.as_micros() as u64
             } else {
                 0
@@ -156,15 +156,15 @@ impl Handle {
         &self,
         layout: &Layout,
         snapshot: &Snapshot,
-        go_on: &dyn Fn() -> bool,
+        may_continue: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let live = self.current.usage.maintenance();
+        let live = self.state.usage.maintenance();
         let operations = live.operations();
-        let considered = live.remembered.lock().considered;
-        if operations < considered.saturating_add(self.shared.choose_every) {
+        let considered_at = live.state.lock().considered_at;
+        if operations < considered_at.saturating_add(self.store.choose_every) {
             return Ok(false);
         }
-        live.remembered.lock().considered = operations;
+        live.state.lock().considered_at = operations;
         let Some(work) = self.workload(layout, snapshot, &live.read()) else {
             return Ok(false);
         };
@@ -174,7 +174,7 @@ impl Handle {
             let rounded = (cost.micros_per_write * 100.0).round() / 100.0;
             (cost.strategy.to_string(), rounded)
         });
-        live.remembered.lock().choice = Some(StrategyChoice {
+        live.state.lock().choice = Some(StrategyChoice {
             strategy: choice.strategy.to_string(),
             why: choice.reason,
             would_change: choice.change,
@@ -184,14 +184,14 @@ impl Handle {
             return Ok(false);
         }
         let to = choice.strategy;
-        self.migrate_to(MigrationTarget::Chosen { present, to }, go_on)?;
+        self.migrate_to(MigrationTarget::Chosen { present, to }, may_continue)?;
         Ok(true)
     }
 
     /// The number of writes that must be known to replace a record or not before their update ratio
     /// counts.
     fn min_known(&self) -> u64 {
-        self.shared.choose_every / 32
+        self.store.choose_every / 32
     }
 
     /// The measured workload; `None` while the update ratio is unknown.
@@ -202,7 +202,7 @@ impl Handle {
         measured: &Measured,
     ) -> Option<WorkPerWrite> {
         let writes = measured.written.max(1) as f64;
-        let cache = self.shared.group.cache().capacity() as f64;
+        let cache = self.store.group.cache().capacity() as f64;
         let bytes = |tree| version(snapshot, tree).map_or(0, TreeVersion::size) as f64;
         let cached = |bytes: f64| (cache / bytes.max(1.0)).min(1.0);
         let keys = layout.keys.map_or(0.0, bytes);
@@ -239,11 +239,11 @@ impl Handle {
                 }
             }
         }
-        let usage = &self.current.usage;
+        let usage = &self.state.usage;
         let live = usage.maintenance();
-        let WastedWork { probed, fetched } = live.wasted();
-        let remembered = live.remembered.lock();
-        let last = remembered.repair.as_ref();
+        let wasted = live.wasted();
+        let state = live.state.lock();
+        let last = state.repair.as_ref();
         // A short repair measures nothing.
         let measured = last
             .filter(|last| last.entries > 1000)
@@ -254,17 +254,17 @@ impl Handle {
             written: usage.writes().saturating_sub(written_before),
             entries,
             new,
-            probed,
-            wasted: fetched,
+            probed: wasted.probed,
+            wasted: wasted.fetched_obsolete,
             by_key: layout.keys.is_some(),
             // A store without background threads must be deterministic.
-            per_entry: measured.filter(|_| self.shared.group.options().background),
+            per_entry: measured.filter(|_| self.store.group.options().background),
         }
     }
 
     /// The figures that decide when the next repair is due.
     pub(crate) fn pace(&self, layout: &Layout, snapshot: &Snapshot) -> Pace {
-        let measured = self.current.usage.maintenance().read();
+        let measured = self.state.usage.maintenance().read();
         let backlog = self.backlog(layout, snapshot);
         Pace {
             update_ratio: measured.update_ratio(self.min_known()),

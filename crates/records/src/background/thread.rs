@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Owned by the handles of a store, not by the thread: dropping the last handle ends the thread.
 #[derive(Default)]
 pub(crate) struct MaintenanceThread {
-    closing: Arc<Closing>,
+    end_request: Arc<EndRequest>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// In a store without threads: the flushed number at the last round.
@@ -26,54 +26,54 @@ pub(crate) struct MaintenanceThread {
     busy: Mutex<()>,
 }
 
-/// Tells the thread to end.
+/// The request to the thread to end.
 #[derive(Default)]
-struct Closing {
-    is_requested: AtomicBool,
+struct EndRequest {
+    is_made: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
 impl Background for MaintenanceThread {
-    fn wrote(&self, shared: &Arc<Store>) {
-        if !shared.background_maintenance {
+    fn wrote(&self, store: &Arc<Store>) {
+        if !store.background_maintenance {
             return;
         }
-        if !shared.group.options().background {
-            return self.run_in_writer(shared);
+        if !store.group.options().background {
+            return self.run_in_writer(store);
         }
         if self.started.load(Relaxed) || self.started.swap(true, SeqCst) {
             return;
         }
-        let (shared, closing) = (shared.clone(), self.closing.clone());
+        let (store, end_request) = (store.clone(), self.end_request.clone());
         let mut thread = self.thread.lock();
-        if closing.is_requested.load(SeqCst) {
+        if end_request.is_made.load(SeqCst) {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-maintenance".to_string());
         // Maintenance is optional: without the thread the store only keeps obsolete entries longer.
-        *thread = builder.spawn(move || run(shared, &closing)).ok();
+        *thread = builder.spawn(move || run_rounds(store, &end_request)).ok();
     }
 }
 
 impl MaintenanceThread {
     /// Runs a round on the writer's thread, if its commit caused a flush and no round is running.
-    fn run_in_writer(&self, shared: &Arc<Store>) {
-        let flushed = shared.group.snapshot().flushed();
+    fn run_in_writer(&self, store: &Arc<Store>) {
+        let flushed = store.group.snapshot().flushed();
         if self.flushed.swap(flushed, SeqCst) == flushed {
             return;
         }
         if let Some(_busy) = self.busy.try_lock() {
-            run_round(shared, &|| true);
+            run_round(store, &|| true);
         }
     }
 
     /// Ends the thread, even during a repair.
     pub(crate) fn stop(&self) {
-        self.closing.is_requested.store(true, SeqCst);
+        self.end_request.is_made.store(true, SeqCst);
         {
-            let _lock = self.closing.lock.lock();
-            self.closing.wake.notify_all();
+            let _lock = self.end_request.lock.lock();
+            self.end_request.wake.notify_all();
         }
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -89,24 +89,24 @@ impl Drop for MaintenanceThread {
 }
 
 /// The thread: rounds with a pause before each, until the store is closed.
-fn run(shared: Arc<Store>, closing: &Closing) {
-    let go_on = || !closing.is_requested.load(SeqCst);
-    while go_on() {
-        let mut lock = closing.lock.lock();
-        if go_on() {
-            closing.wake.wait_for(&mut lock, PAUSE);
+fn run_rounds(store: Arc<Store>, end_request: &EndRequest) {
+    let may_continue = || !end_request.is_made.load(SeqCst);
+    while may_continue() {
+        let mut lock = end_request.lock.lock();
+        if may_continue() {
+            end_request.wake.wait_for(&mut lock, PAUSE);
         }
         drop(lock);
-        run_round(&shared, &go_on);
+        run_round(&store, &may_continue);
     }
 }
 
 /// Runs the due work of each dataset.
-fn run_round(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
-    for current in shared.dataset_states() {
-        if !go_on() {
+fn run_round(store: &Arc<Store>, may_continue: &dyn Fn() -> bool) {
+    for state in store.dataset_states() {
+        if !may_continue() {
             return;
         }
-        Handle::new(shared.clone(), current, None).run_maintenance(go_on);
+        Handle::new(store.clone(), state, None).run_maintenance(may_continue);
     }
 }

@@ -5,15 +5,15 @@ use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::place::{missing, place_of};
+use super::location_key::{location_key, missing, no_location_tree};
 use crate::catalog::Layout;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::Attribute;
 
 /// A head whose record is to be read.
 struct Wanted {
     /// The key of the record in the location tree.
-    place: Vec<u8>,
+    location_key: Vec<u8>,
     /// The write that made both.
     seq: Seq,
     /// The index that the caller chose for it.
@@ -70,9 +70,13 @@ impl<'a> Bodies<'a> {
     /// # Errors
     /// Damage if the head has no point, or the dataset is not stored by location.
     pub(crate) fn add(&mut self, at: usize, key: &[u8], seq: Seq, head: &[u8]) -> Result<()> {
-        let attribute = self.attribute.ok_or_else(no_place)?;
-        let place = place_of(attribute, key, head)?;
-        self.wanted.push(Wanted { place, seq, at });
+        let attribute = self.attribute.ok_or_else(no_location_tree)?;
+        let location_key = location_key(attribute, key, head)?;
+        self.wanted.push(Wanted {
+            location_key,
+            seq,
+            at,
+        });
         Ok(())
     }
 
@@ -109,7 +113,7 @@ impl<'a> Bodies<'a> {
     ) -> Result<()> {
         match self.read_existing(options, cost, take)? {
             None => Ok(()),
-            Some(seq) => Err(missing(self.attribute.ok_or_else(no_place)?, seq)),
+            Some(seq) => Err(missing(self.attribute.ok_or_else(no_location_tree)?, seq)),
         }
     }
 
@@ -125,10 +129,10 @@ impl<'a> Bodies<'a> {
             return Ok(None);
         }
         let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.sort_unstable_by(|a, b| a.place.cmp(&b.place));
+        wanted.sort_unstable_by(|a, b| a.location_key.cmp(&b.location_key));
         let keys: Vec<&[u8]> = wanted
             .iter()
-            .map(|wanted| wanted.place.as_slice())
+            .map(|wanted| wanted.location_key.as_slice())
             .collect();
         let seqs: Vec<Seq> = wanted.iter().map(|wanted| wanted.seq).collect();
         let expected = Expected::Exactly(&seqs);
@@ -158,9 +162,4 @@ fn size_of_all(components: &[Component]) -> u64 {
         Component::Run(run) => run.tables.iter().map(|table| table.meta().size).sum(),
     });
     each.sum()
-}
-
-#[cold]
-fn no_place() -> Error {
-    Error::damaged("a stored record has no JSON, and the dataset is not stored by location")
 }

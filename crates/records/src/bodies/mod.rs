@@ -18,10 +18,10 @@
 
 mod changes;
 mod heads;
+mod location_key;
 mod location_scan;
 mod many;
 mod one;
-mod place;
 mod read_ahead;
 mod write;
 
@@ -37,6 +37,6 @@ pub(crate) use write::{CommitBodies, each_write, put};
 
 /// True if the data tree may have records without their bodies.
 #[inline]
-pub(crate) fn are_apart(layout: &Layout) -> bool {
+pub(crate) fn are_separate(layout: &Layout) -> bool {
     layout.clustered().is_some()
 }

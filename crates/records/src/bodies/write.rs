@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// Adds a record to the data tree. In a dataset stored by location, a record with a point adds only
 /// its head: then the caller adds the record to the location tree, with the index entry of its
-/// point. Returns the place of the point among the extracted attributes; `None` for a whole record.
+/// point. Returns the index of the point among the extracted attributes; `None` for a whole record.
 #[inline]
 pub(crate) fn put(
     batch: &mut Batch,
@@ -21,11 +21,11 @@ pub(crate) fn put(
     head: &[u8],
     json: &[u8],
 ) -> Result<Option<usize>> {
-    let place = layout.clustered_place();
-    let place = place.filter(|at| extracted.values(*at).next().is_some());
-    let body = if place.is_some() { &[][..] } else { json };
+    let point_at = layout.clustered_at();
+    let point_at = point_at.filter(|at| extracted.values(*at).next().is_some());
+    let body = if point_at.is_some() { &[][..] } else { json };
     batch.put_parts(layout.data, extracted.key(), &[head, body])?;
-    Ok(place)
+    Ok(point_at)
 }
 
 /// Receives a write of a batch: its ordinal, its key, and its JSON (`None` if it is a deletion).

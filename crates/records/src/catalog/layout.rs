@@ -85,7 +85,7 @@ impl Resolver<'_> {
         let was_unique = known.is_some_and(|at| attributes.own(at).unique);
         Some(Building {
             // A new attribute is extracted behind the others.
-            place: known.unwrap_or(attributes.len()),
+            at: known.unwrap_or(attributes.len()),
             is_new: known.is_none(),
             since: change.since,
             tables: change.tables,
@@ -105,7 +105,7 @@ pub(crate) struct Building {
     /// The attribute with its new index. Writes go to this index; queries do not use it.
     pub(crate) attribute: Attribute,
     /// Its index among the extracted attributes.
-    pub(crate) place: usize,
+    pub(crate) at: usize,
     /// True if the attribute was not declared before.
     pub(crate) is_new: bool,
     /// The build adds the entries of writes up to this sequence number. Later writes add theirs.
@@ -175,7 +175,7 @@ struct ExtractedFields {
     /// The IDs of the attributes, in their order.
     ids: Vec<u32>,
     /// The index of the expiry time among the values, if it is a field.
-    expires_place: Option<usize>,
+    expiry_field_at: Option<usize>,
 }
 
 impl ExtractedFields {
@@ -189,7 +189,7 @@ impl ExtractedFields {
             ids.push(attribute.id);
             wanted.push(stored.wanted(&attribute.def));
         }
-        let expires_place = stored.expiry.path.as_ref().map(|path| {
+        let expiry_field_at = stored.expiry.path.as_ref().map(|path| {
             // Refuses objects: a record with an unreadable expiry time would never expire.
             wanted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
             wanted.len() - 1
@@ -197,7 +197,7 @@ impl ExtractedFields {
         ExtractedFields {
             extraction: Extraction::of((stored.key.clone(), stored.key_type), wanted),
             ids,
-            expires_place,
+            expiry_field_at,
         }
     }
 }
@@ -238,7 +238,7 @@ pub(crate) struct Layout {
     pub(crate) expiry: Option<TreeId>,
     /// The index of a record's expiry time among the extracted values, if the expiry time is a
     /// field.
-    pub(crate) expires_place: Option<usize>,
+    pub(crate) expiry_field_at: Option<usize>,
     /// Extracts the key and the values from a record's JSON.
     pub(crate) extraction: Extraction,
     /// The index types of the store.
@@ -291,7 +291,7 @@ impl Layout {
             clustered: attributes.iter().position(|a| a.kind.is_clustered()),
             expiry,
             old,
-            expires_place: fields.expires_place,
+            expiry_field_at: fields.expiry_field_at,
             extracted_ids: fields.ids,
             key_trees,
             extraction: fields.extraction,
@@ -351,7 +351,7 @@ impl Layout {
     }
 
     /// The index of the clustered attribute among the extracted attributes.
-    pub(crate) fn clustered_place(&self) -> Option<usize> {
+    pub(crate) fn clustered_at(&self) -> Option<usize> {
         self.clustered
     }
 
@@ -366,7 +366,7 @@ impl Layout {
     /// attributes.
     pub(crate) fn written(&self) -> impl Iterator<Item = (usize, &Attribute)> {
         let building = self.building.iter();
-        let building = building.map(|building| (building.place, &building.attribute));
+        let building = building.map(|building| (building.at, &building.attribute));
         self.attributes.iter().enumerate().chain(building)
     }
 

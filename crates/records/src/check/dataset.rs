@@ -14,7 +14,7 @@ use crate::bodies::{self, ReadAhead};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::staging::{StagingProgress, each_staged};
-use crate::index::{self, Attribute, Looks, VisitEntry};
+use crate::index::{self, Attribute, Looks, VisitEntry, VisitEntryOr, VisitError, WalkEnd};
 use crate::maintenance;
 use crate::record;
 use crate::store::Handle;
@@ -28,7 +28,7 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     }
     let (snapshot, layout) = (&now.snapshot, &*now.layout);
     let staging = layout.building.as_ref().and_then(|b| b.staging);
-    let gathered = match staging {
+    let staging_progress = match staging {
         Some(staging) => StagingProgress::read(snapshot, staging)?,
         None => StagingProgress::default(),
     };
@@ -37,14 +37,14 @@ pub(super) fn check(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         name: dataset.name(),
         snapshot,
         layout,
-        known: KnownObsolete::new(layout, set),
+        known_obsolete: KnownObsolete::new(layout, set),
         report,
     };
     for error in numbers::check(layout, snapshot) {
-        check.wrong(error);
+        check.report_error(error);
     }
-    let required = check.read_records(&gathered)?;
-    check.compare_places(required.heads)?;
+    let required = check.read_records(&staging_progress)?;
+    check.compare_heads(required.heads)?;
     check.compare_indexes(&required.indexes)?;
     check.compare_unique(dataset)?;
     check.compare_build(&required)
@@ -55,7 +55,7 @@ struct DatasetCheck<'a> {
     name: String,
     snapshot: &'a Snapshot,
     layout: &'a Layout,
-    known: KnownObsolete,
+    known_obsolete: KnownObsolete,
     report: &'a mut CheckReport,
 }
 
@@ -63,8 +63,9 @@ struct DatasetCheck<'a> {
 struct RequiredEntries {
     /// In the index of each attribute.
     indexes: Vec<EntrySum>,
-    /// In an index that is being built: of new writes, and collected.
+    /// In the index that is being built, of the writes since the build began.
     written: EntrySum,
+    /// In the staging tree of that index, of the earlier records that the build has gathered.
     staged: EntrySum,
     /// The heads of records that are stored by location.
     heads: EntrySum,
@@ -72,47 +73,47 @@ struct RequiredEntries {
 
 impl DatasetCheck<'_> {
     /// Reports an error.
-    fn wrong(&mut self, error: String) {
+    fn report_error(&mut self, error: String) {
         let error = format!("dataset {}: {error}", self.name);
         self.report.errors.push(error);
     }
 
     /// Reports a part that cannot be read: that does not prevent the check of the others.
-    fn unreadable(&mut self, part: &str, error: Error) -> Result<()> {
+    fn report_unreadable(&mut self, part: &str, error: Error) -> Result<()> {
         if matches!(error, Error::Cancelled { .. }) {
             return Err(error);
         }
-        self.wrong(format!("{part}: {error}"));
+        self.report_error(format!("{part}: {error}"));
         Ok(())
     }
 
     /// Reads all records, and checks during the scan the data that is compared entry by entry: the
     /// obsolete set and the expiry times.
-    fn read_records(&mut self, gathered: &StagingProgress) -> Result<RequiredEntries> {
+    fn read_records(&mut self, staging_progress: &StagingProgress) -> Result<RequiredEntries> {
         let (snapshot, layout) = (self.snapshot, self.layout);
-        let mut entries = RecordEntries::new(layout, gathered);
+        let mut entries = RecordEntries::new(layout, staging_progress);
         // Heads lack the values of attributes that were declared later, which are in the bodies.
         let needs_bodies = layout.has_late_attributes();
         let mut ahead = ReadAhead::new();
         let mut expiring = ExpiringRecords::default();
-        let mut derived = DerivedData::new(snapshot, layout, &self.known)?;
+        let mut derived = DerivedData::new(snapshot, layout, &self.known_obsolete)?;
         let mut cursor = snapshot.entries(layout.data, READAHEAD);
         cursor.seek_first()?;
-        let mut last: Option<Vec<u8>> = None;
+        let mut last_key: Option<Vec<u8>> = None;
         while cursor.valid() {
             let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
             let record = match kind {
                 Kind::Put => Some(record::parse(cursor.value())?),
                 _ => None,
             };
-            if last.as_deref() == Some(key) {
+            if last_key.as_deref() == Some(key) {
                 derived.visit_older(seq, kind, record.as_ref())?;
                 cursor.next()?;
                 continue;
             }
-            let last = last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
+            let last_key = last_key.get_or_insert_default();
+            last_key.clear();
+            last_key.extend_from_slice(key);
             derived.visit_newest(key, seq, record.as_ref())?;
             if let Some(record) = record {
                 self.report.records += 1;
@@ -134,19 +135,21 @@ impl DatasetCheck<'_> {
         }
         entries.add_buffered(&mut ahead, snapshot)?;
         let errors: Vec<String> = derived.finish()?.collect();
-        errors.into_iter().for_each(|error| self.wrong(error));
+        errors
+            .into_iter()
+            .for_each(|error| self.report_error(error));
         match expiring.finish(layout, snapshot) {
-            Ok(error) => error.into_iter().for_each(|error| self.wrong(error)),
-            Err(error) => self.unreadable("the tree of expiry times", error)?,
+            Ok(error) => error.into_iter().for_each(|error| self.report_error(error)),
+            Err(error) => self.report_unreadable("the tree of expiry times", error)?,
         }
         Ok(entries.required)
     }
 
     /// Compares the records in the location tree with their heads.
-    fn compare_places(&mut self, heads: EntrySum) -> Result<()> {
+    fn compare_heads(&mut self, heads: EntrySum) -> Result<()> {
         let Some(attribute) = self.layout.clustered() else {
             if heads.index_entries > 0 {
-                self.wrong(format!("{} records have no JSON", heads.index_entries));
+                self.report_error(format!("{} records have no JSON", heads.index_entries));
             }
             return Ok(());
         };
@@ -156,28 +159,29 @@ impl DatasetCheck<'_> {
         match current_entries(self.snapshot, self.layout, &KnownObsolete::nothing(), each) {
             Ok(found) if found.current == heads => Ok(()),
             Ok(found) => {
-                self.wrong(format!(
-                    "the tree of records by location has {} current records, the tree of keys refers to {}, and they differ",
+                self.report_error(format!(
+                    "the tree of records by location has {} current records, the data tree refers to {}, and they differ",
                     found.current.index_entries, heads.index_entries
                 ));
                 Ok(())
             }
-            Err(error) => self.unreadable("the tree of records by location", error),
+            Err(error) => self.report_unreadable("the tree of records by location", error),
         }
     }
 
     /// Compares each stand-alone index with the entries that the records require.
     fn compare_indexes(&mut self, required: &[EntrySum]) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
+        debug_assert_eq!(required.len(), layout.attributes.len());
         for (attribute, required) in layout.attributes.iter().zip(required) {
             if !attribute.kind.is_standalone() {
                 continue;
             }
             let name = format!("the {} index of {}", attribute.kind, attribute.path);
             let each = |visit: &mut VisitEntry<'_>| self.each_entry(attribute, visit);
-            match current_entries(snapshot, layout, &self.known, each) {
+            match current_entries(snapshot, layout, &self.known_obsolete, each) {
                 Ok(found) => self.compare(&format!("{name} has"), *required, &found),
-                Err(error) => self.unreadable(&name, error)?,
+                Err(error) => self.report_unreadable(&name, error)?,
             }
         }
         Ok(())
@@ -187,30 +191,31 @@ impl DatasetCheck<'_> {
     fn compare_unique(&mut self, dataset: &Handle) -> Result<()> {
         let (snapshot, layout) = (self.snapshot, self.layout);
         for index in layout.unique_indexes() {
-            // The build of an index compares them by itself.
+            // The build of an index finds duplicates itself (`ddl/unique.rs`).
             if index.attribute.incomplete {
                 continue;
             }
-            let holders = Holders::new(&self.name, layout, snapshot, &dataset.shared.group);
+            let holders = Holders::new(&self.name, layout, snapshot, &dataset.store.group);
             let mut duplicates = Duplicates::new(holders, index);
             let mut duplicate = None;
-            let result = self.each_entry(index.attribute, &mut |value, key, seq| {
-                if duplicate.is_none() {
-                    duplicate = duplicates.add(value, key, seq)?;
+            let walked = self.each_entry(index.attribute, &mut |value, key, seq| {
+                duplicate = duplicates.add(value, key, seq)?;
+                match duplicate {
+                    Some(_) => Err(WalkEnd::Broken),
+                    None => Ok(()),
                 }
-                Ok(())
             });
-            let found = match (duplicate, result) {
-                (Some(duplicate), _) => Ok(Some(duplicate)),
-                (None, Ok(())) => duplicates.finish(),
-                (None, Err(error)) => Err(error),
+            let found = match walked {
+                Ok(()) => duplicates.finish(),
+                Err(WalkEnd::Broken) => Ok(duplicate),
+                Err(WalkEnd::Failed(error)) => Err(error),
             };
             match found {
                 Ok(None) => {}
                 Ok(Some(duplicate)) => self.report.errors.push(duplicate.to_string()),
                 Err(error) => {
                     let name = format!("the index of {}", index.attribute.path);
-                    self.unreadable(&name, error)?;
+                    self.report_unreadable(&name, error)?;
                 }
             }
         }
@@ -243,7 +248,11 @@ impl DatasetCheck<'_> {
     }
 
     /// Passes the entries of an index to `visit`.
-    fn each_entry(&self, attribute: &Attribute, visit: &mut VisitEntry<'_>) -> Result<()> {
+    fn each_entry<E: VisitError>(
+        &self,
+        attribute: &Attribute,
+        visit: &mut VisitEntryOr<'_, E>,
+    ) -> std::result::Result<(), E> {
         let cost = self.snapshot.cost();
         let lookup =
             maintenance::lookup(self.layout, self.snapshot, &cost, &cost, Looks::default());
@@ -254,7 +263,7 @@ impl DatasetCheck<'_> {
     /// name of the index, and "has".
     fn compare(&mut self, index: &str, required: EntrySum, found: &FoundEntries) {
         if found.unknown > 0 {
-            self.wrong(format!(
+            self.report_error(format!(
                 "{index} {} obsolete entries that the obsolete set does not contain",
                 found.unknown
             ));
@@ -267,7 +276,7 @@ impl DatasetCheck<'_> {
             } else {
                 ""
             };
-            self.wrong(format!(
+            self.report_error(format!(
                 "{index} {current} current entries, the records {}{differ}",
                 required.index_entries
             ));
@@ -278,16 +287,16 @@ impl DatasetCheck<'_> {
 /// The entries that the records visited so far require in the indexes.
 struct RecordEntries<'a> {
     layout: &'a Layout,
-    gathered: &'a StagingProgress,
+    staging_progress: &'a StagingProgress,
     required: RequiredEntries,
 }
 
 impl<'a> RecordEntries<'a> {
     /// Before the first record.
-    fn new(layout: &'a Layout, gathered: &'a StagingProgress) -> RecordEntries<'a> {
+    fn new(layout: &'a Layout, staging_progress: &'a StagingProgress) -> RecordEntries<'a> {
         RecordEntries {
             layout,
-            gathered,
+            staging_progress,
             required: RequiredEntries {
                 indexes: vec![EntrySum::default(); layout.attributes.len()],
                 written: EntrySum::default(),
@@ -306,12 +315,12 @@ impl<'a> RecordEntries<'a> {
             }
         }
         if let Some(building) = &self.layout.building {
-            let last = self.gathered.last.as_deref();
-            let reached = self.gathered.complete || last.is_some_and(|last| key <= last);
+            let StagingProgress { complete, last, .. } = self.staging_progress;
+            let is_gathered = *complete || last.as_deref().is_some_and(|last| key <= last);
             let attribute = &building.attribute;
             if seq > building.since {
                 required.written.add_values(attribute, record, key, seq);
-            } else if reached {
+            } else if is_gathered {
                 required.staged.add_values(attribute, record, key, seq);
             }
         }

@@ -22,10 +22,10 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
         ..CheckReport::default()
     };
     report.errors.extend(ownerless_trees(store));
-    for current in store.dataset_states() {
+    for state in store.dataset_states() {
         let handle = Handle {
             stop: stop.cloned(),
-            ..Handle::new(store.clone(), current, None)
+            ..Handle::new(store.clone(), state, None)
         };
         match dataset::check(&handle, &mut report) {
             Err(error @ Error::Cancelled { .. }) => return Err(error),

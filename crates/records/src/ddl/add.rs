@@ -2,7 +2,7 @@
 //! declarations are undone.
 
 use esker_lsm::TreeChange;
-use esker_model::definition::{Index, check_type};
+use esker_model::definition::{Index, IndexKind, check_type};
 use esker_model::schema::{Path, Type, compound_paths};
 
 use super::indexes::{IndexChange, OnProgress};
@@ -17,8 +17,8 @@ impl Handle {
         index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        self.shared.index_types.check(index.kind())?;
-        let _claim = self.current.claim()?;
+        self.store.index_types.check(index.kind())?;
+        let _claim = self.state.claim()?;
         if index.explicit_type().is_some_and(Type::is_compound) {
             self.add_compound(path, index, progress)
         } else {
@@ -42,35 +42,37 @@ impl Handle {
             Ok(Some(stopped)) => return Ok(stopped),
             Err(error) => Err(error),
         };
-        // A change that failed for another reason can be resumed, and needs its fields.
+        // A change that has begun can be resumed, and needs its fields.
         if change.is_err() && self.layout().building.is_none() {
             self.undeclare(&declared)?;
         }
         change
     }
 
-    /// Declares those of `fields` that are not declared, and adds them to `declared`. Returns the
-    /// change that the progress callback stopped, if it stopped one.
+    /// Declares the undeclared ones of `fields`, and adds to `declared` those whose declaration
+    /// this call began and completed. Returns the unfinished declaration if the progress callback
+    /// stopped one.
     fn declare(
         &self,
         fields: &[Path],
         declared: &mut Vec<Path>,
         progress: &mut OnProgress<'_>,
     ) -> Result<Option<IndexChange>> {
-        // A declaration that is begun already comes first.
-        let begun = self
+        // An unfinished declaration comes first, because it refuses the others.
+        let unfinished = self
             .layout()
             .building
             .as_ref()
             .map(|building| building.attribute.path.clone());
         let (first, others): (Vec<&Path>, Vec<&Path>) = fields
             .iter()
-            .partition(|field| begun.as_ref() == Some(*field));
+            .partition(|field| unfinished.as_ref() == Some(*field));
         for field in first.into_iter().chain(others) {
             let layout = self.layout();
-            let begun = layout.building.as_ref();
-            // `add_under_claim` resumes an unfinished change of another path, or refuses.
-            let is_other = begun.is_some_and(|begun| begun.attribute.path != *field);
+            let building = layout.building.as_ref();
+            // The caller's `add_under_claim` resumes an unfinished change of another path, or
+            // refuses.
+            let is_other = building.is_some_and(|building| building.attribute.path != *field);
             if is_other || layout.stored.attribute(field).is_some() {
                 continue;
             }
@@ -78,8 +80,9 @@ impl Handle {
             if !change.complete {
                 return Ok(Some(change));
             }
-            // A declaration that an earlier call began may be wanted without the index.
-            if begun.is_none() {
+            // The caller of an earlier call that began the declaration may want it without the
+            // index.
+            if building.is_none() {
                 declared.push(field.clone());
             }
         }
@@ -93,8 +96,14 @@ impl Handle {
         }
         let layout = self.layout();
         let mut stored = layout.stored.clone();
+        debug_assert!(
+            (stored.attributes.iter())
+                .filter(|attribute| fields.contains(&attribute.def.path))
+                .all(|attribute| attribute.def.kind == IndexKind::None),
+            "a field with an index is undeclared, and the tree of its index would stay"
+        );
         (stored.attributes).retain(|attribute| !fields.contains(&attribute.def.path));
-        self.shared.group.change_trees(&mut |_| {
+        self.store.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
                 ..TreeChange::default()

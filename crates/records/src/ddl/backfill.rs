@@ -161,7 +161,7 @@ impl<F: FnMut(&RecordVersion<'_>) -> Result<()>> BackfillTarget for F {
 pub(super) struct Needs {
     /// Replaced versions, too.
     pub(super) older_versions: bool,
-    /// Bodies that are stored apart from the heads.
+    /// Bodies that are stored separately from the heads.
     pub(super) bodies: bool,
 }
 
@@ -236,7 +236,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         position: &mut BackfillPosition,
         target: &mut dyn BackfillTarget,
     ) -> Result<()> {
-        let group = &self.dataset.shared.group;
+        let group = &self.dataset.store.group;
         let limit = (group.options().memory_budget / BUDGET_PER_RECORD).clamp(1, ROUND) as u64;
         let snapshot = group.snapshot();
         self.seen = self.seen.max(snapshot.seq());
@@ -247,7 +247,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         // Entries and, of them, records.
         let (mut read, mut records) = (0, 0);
         let layout_with_bodies = if self.needs.bodies {
-            Some(self.dataset.current.layout_in(snapshot.version()))
+            Some(self.dataset.state.layout_in(snapshot.version()))
         } else {
             None
         };
@@ -304,7 +304,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         write: &mut dyn FnMut(&mut Self, &mut RunSink<'_>) -> Result<()>,
         change: &mut dyn FnMut(Seq) -> TreeChange,
     ) -> Result<()> {
-        let group = &self.dataset.shared.group;
+        let group = &self.dataset.store.group;
         let seen = Cell::new(self.seen);
         let mut aborted = None;
         let mut write = |sink: &mut RunSink<'_>| {

@@ -69,7 +69,7 @@ fn each_token(
 
 impl BackfillTarget for Gather<'_> {
     fn take(&mut self, version: &RecordVersion<'_>) -> Result<()> {
-        let remarks = &self.dataset.current.remarks;
+        let remarks = &self.dataset.state.remarks;
         each_token(
             self.attribute,
             remarks,
@@ -93,7 +93,7 @@ impl BackfillTarget for Gather<'_> {
         let is_last = progress.complete && has_found_any;
         if is_last || self.piece.size() >= self.limit {
             progress.pieces += 1;
-            let group = &self.dataset.shared.group;
+            let group = &self.dataset.store.group;
             // The invariant of the backfill.
             group.sync()?;
             group.ingest_newest(self.staging, &mut |sink| self.piece.write(progress, sink))?;
@@ -132,7 +132,7 @@ impl IndexBuild<'_, '_> {
         let progress = self.gather(staging)?;
         self.records = progress.records;
         self.make_unique(staging)?;
-        let snapshot = self.backfill.dataset.shared.group.snapshot();
+        let snapshot = self.backfill.dataset.store.group.snapshot();
         let attribute = &self.building.attribute;
         let mut oldest = attribute.builder()?;
         let mut change = self.last_step();
@@ -158,9 +158,9 @@ impl IndexBuild<'_, '_> {
     /// Collects the index entries of the records written before the change in the staging tree.
     fn gather(&mut self, staging: TreeId) -> Result<StagingProgress> {
         let dataset = self.backfill.dataset;
-        let progress = StagingProgress::read(&dataset.shared.group.snapshot(), staging)?;
+        let progress = StagingProgress::read(&dataset.store.group.snapshot(), staging)?;
         let attribute = &self.building.attribute;
-        let loan = dataset.shared.borrow(esker_lsm::Account::Builds);
+        let loan = dataset.store.borrow(esker_lsm::Account::Builds);
         let position = BackfillPosition {
             records: progress.records,
             last: progress.last.clone(),
@@ -183,11 +183,11 @@ impl IndexBuild<'_, '_> {
     /// Completes a change to an index type without a tree: tests that every record fits a new
     /// attribute, and rewrites the tables of the data for an embedded index.
     pub(super) fn in_place(&mut self) -> Result<()> {
-        let group = &self.backfill.dataset.shared.group;
+        let group = &self.backfill.dataset.store.group;
         let attribute = &self.building.attribute;
         if self.building.is_new {
             let mut values = Extracted::default();
-            let remarks = &self.backfill.dataset.current.remarks;
+            let remarks = &self.backfill.dataset.state.remarks;
             let mut check = |version: &RecordVersion<'_>| {
                 each_token(attribute, remarks, version, &mut values, &mut |_| {})
             };

@@ -12,7 +12,7 @@ use crate::store::Handle;
 impl Handle {
     /// See [`crate::Dataset::set_ttl`].
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         let layout = self.layout();
         let mut stored = layout.stored.clone();
         stored.expiry.ttl = ttl;
@@ -21,7 +21,7 @@ impl Handle {
             return Ok(());
         }
         let tree = TreeConfig::new(Role::Expiry, &stored.settings).to_bytes();
-        self.shared.group.change_trees(&mut |_| {
+        self.store.group.change_trees(&mut |_| {
             let is_new = layout.expiry.is_none();
             let created = is_new.then(|| (expiry_tree(&self.name()), tree.clone()));
             Ok(TreeChange {

@@ -152,8 +152,8 @@ impl Handle {
         kind: IndexKind,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        self.shared.index_types.check(kind)?;
-        let claim = self.current.claim()?;
+        self.store.index_types.check(kind)?;
+        let claim = self.state.claim()?;
         let layout = self.layout();
         if is_resumed(&layout, path, kind, None)? {
             return self.build(progress);
@@ -180,7 +180,7 @@ impl Handle {
         path: &Path,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         let layout = self.layout();
         let missing = || undeclared(&layout, path);
         let def = &layout.stored.attribute(path).ok_or_else(missing)?.def;
@@ -200,7 +200,7 @@ impl Handle {
 
     /// See [`crate::Dataset::drop_index`].
     pub(crate) fn drop_index(&self, path: &Path) -> Result<IndexChange> {
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         let layout = self.layout();
         if let Some(building) = &layout.building
             && building.attribute.path == *path
@@ -213,14 +213,14 @@ impl Handle {
         }
         layout.refuse_unfinished()?;
         let missing = || undeclared(&layout, path);
-        let place = layout.attributes.iter().position(|a| a.path == *path);
-        let place = place.ok_or_else(missing)?;
-        let known = layout.attributes.item(place)?;
+        let at = layout.attributes.iter().position(|a| a.path == *path);
+        let at = at.ok_or_else(missing)?;
+        let known = layout.attributes.item(at)?;
         if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
         bodies::refuse_change(&layout, path, IndexKind::None)?;
-        self.drop_complete(&layout, place)?;
+        self.drop_complete(&layout, at)?;
         Ok(IndexChange {
             path: path.clone(),
             from: Some(known.kind),
@@ -231,21 +231,21 @@ impl Handle {
     }
 
     /// Drops the index of the attribute with this index in the layout and the definition.
-    fn drop_complete(&self, layout: &Layout, place: usize) -> Result<()> {
-        let known = layout.attributes.item(place)?;
+    fn drop_complete(&self, layout: &Layout, at: usize) -> Result<()> {
+        let known = layout.attributes.item(at)?;
         let mut stored = layout.stored.clone();
         if known.ty.is_compound() {
             // Its fields stay declared by themselves.
-            stored.attributes.remove(place);
+            stored.attributes.remove(at);
         } else {
-            let def = &mut stored.attributes.own_mut(place).def;
+            let def = &mut stored.attributes.own_mut(at).def;
             def.kind = IndexKind::None;
             def.tokenizer = Tokenizer::Exact;
             def.unique = false;
         }
         let trees = known.tree.into_iter();
         let trees = trees.chain(known.deleted).chain(known.widened);
-        self.shared.group.change_trees(&mut |_| {
+        self.store.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
                 dropped: trees.clone().collect(),
@@ -266,7 +266,7 @@ impl Handle {
         &self,
         progress: &mut OnProgress<'_>,
     ) -> Result<Option<IndexChange>> {
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         if self.layout().building.is_none() {
             return Ok(None);
         }
@@ -308,7 +308,7 @@ impl Handle {
         };
         stored.next_id = stored.next_id.max(id + 1);
         let created = self.trees_to_build(layout, id, kind, &index_tree(&self.name(), id, tree));
-        let group = &self.shared.group;
+        let group = &self.store.group;
         group.change_trees(&mut |since| {
             // No flush and no compaction of the data tree is running. If one begins, the engine
             // calls this closure again after it.
@@ -439,7 +439,7 @@ impl Handle {
         let widened = building.attribute.widened.filter(|_| !had_widened);
         let trees = building.attribute.tree.into_iter().chain(building.staging);
         let trees = trees.chain(deleted).chain(widened);
-        self.shared.group.change_trees(&mut |_| {
+        self.store.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],
                 dropped: trees.clone().collect(),
@@ -539,5 +539,5 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
 
 /// The attribute's index type before the change; `None` if the attribute was not declared.
 fn kind_before(layout: &Layout, building: &Building) -> Option<IndexKind> {
-    (!building.is_new).then(|| layout.attributes.own(building.place).kind)
+    (!building.is_new).then(|| layout.attributes.own(building.at).kind)
 }

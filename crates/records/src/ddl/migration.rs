@@ -144,7 +144,7 @@ impl Handle {
         repair_options: &RepairOptions,
         progress: &mut dyn FnMut(MigrationProgress) -> ControlFlow<()>,
     ) -> Result<MigrationReport> {
-        let claim = self.current.claim()?;
+        let claim = self.state.claim()?;
         let layout = self.layout();
         let settings = &layout.stored.settings;
         let now = Setting {
@@ -209,7 +209,7 @@ impl Handle {
         stored.settings.auto = to.is_auto;
         stored.def().validate()?;
         // Of several calls the last one counts: its result is installed, and `stored` is the same.
-        self.shared.group.change_trees(&mut |last| {
+        self.store.group.change_trees(&mut |last| {
             let mut change = TreeChange::default();
             if is_new_strategy {
                 stored.settings.since = last;
@@ -235,7 +235,7 @@ impl Handle {
     /// Advances the repair watermark of the obsolete set, which has all obsolete writes up to it.
     fn advance_repair_watermark(&self, set: TreeId, watermark: Seq) -> Result<()> {
         let no_writes = &mut std::iter::empty();
-        let group = &self.shared.group;
+        let group = &self.store.group;
         Ok(group.supersede(set, no_writes, Some(watermark))?)
     }
 

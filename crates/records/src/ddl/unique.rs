@@ -37,10 +37,10 @@ impl IndexBuild<'_, '_> {
             self.note_gathered()?;
         }
         self.backfill.report_records(Phase::Reading, self.records)?;
-        let (name, group) = (dataset.name(), &dataset.shared.group);
+        let (name, group) = (dataset.name(), &dataset.store.group);
         // `latest` includes writes that still wait for their sync.
         let snapshot = group.latest();
-        let layout = dataset.current.layout_in(snapshot.version());
+        let layout = dataset.state.layout_in(snapshot.version());
         let ended = || Error::damaged("the index is no longer built");
         let attribute = &layout.building.as_ref().ok_or_else(ended)?.attribute;
         let index = UniqueIndex {
@@ -91,7 +91,7 @@ impl IndexBuild<'_, '_> {
         let mut stored = self.layout.stored.clone();
         let change = stored.change.as_mut().ok_or_else(|| Misplaced::here())?;
         change.gathered = true;
-        let group = &self.backfill.dataset.shared.group;
+        let group = &self.backfill.dataset.store.group;
         group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(self.layout.data, stored.to_bytes())],

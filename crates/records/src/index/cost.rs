@@ -1,4 +1,4 @@
-//! The cost of operations under each index type: a small model, in microseconds of CPU time.
+//! The cost of operations under each kind of index: a small model, in microseconds of CPU time.
 //!
 //! The figures were measured with the tweet workload (`bench/`): one million records of 540 bytes,
 //! everything in the cache, two cores, 25 records per value. Other machines and records have other
@@ -76,18 +76,18 @@ pub struct Figures {
     pub write: f64,
     /// Lookup of the newest ten of a value.
     pub lookup: f64,
-    /// Each further record, fetched and sorted. The types differ little: lists must be decoded and
-    /// merged, entries by recency are almost sorted, entries by key lie in the order of the
-    /// records.
+    /// Each further record of the result, fetched and sorted. The kinds differ little: lists must
+    /// be decoded and merged, entries by recency are almost sorted, entries by key lie in the order
+    /// of the records.
     pub row: f64,
     /// Each further entry of a value that a query with a limit must read.
     pub entry: f64,
-    /// Bytes on disk, in per cent of the data's.
+    /// Bytes on disk, as a percentage of the bytes of the data.
     pub bytes: f64,
 }
 
 impl Figures {
-    /// Those of an attribute without an index: queries scan.
+    /// The figures of an attribute without an index, whose queries read all records.
     pub(crate) const NO_INDEX: Figures = Figures {
         access: Access::Everything,
         write: 0.0,
@@ -97,14 +97,14 @@ impl Figures {
         bytes: 0.0,
     };
 
-    /// The mean cost of a query: lookups and ranges, with and without limit, in the workload's
-    /// proportions. 0 without queries.
+    /// The mean cost of a query, in microseconds: of lookups and ranges, with and without a limit,
+    /// in the workload's proportions. 0 if the workload has no queries.
     pub(crate) fn query(&self, work: &Workload, profile: &AttributeProfile) -> f64 {
-        let queries = work.lookups + work.ranges;
+        let queries = work.queries();
         if queries <= 0.0 {
             return 0.0;
         }
-        // With and without a limit, in the workload's proportions.
+        // The mean of the cost with the mean limit and of the cost without a limit.
         let mean = |cost: &dyn Fn(Option<f64>) -> f64| {
             let limited = work.limited.clamp(0.0, 1.0);
             let mut sum = 0.0;
@@ -124,33 +124,43 @@ impl Figures {
     /// The cost of a query for one value of the attribute, in microseconds.
     fn lookup_cost(&self, limit: Option<f64>, profile: &AttributeProfile) -> f64 {
         let matches = profile.matches();
-        let rows = limit.map_or(matches, |limit| limit.min(matches));
+        let (rows, entries) = self.limited(limit, matches);
         let searched = match self.access {
             Access::Everything => return READ_WITH_NEIGHBOURS * profile.records,
             Access::FilteredBlocks => {
-                PROBE_FILTERS_PER_MILLION * profile.records / 1e6 * profile.kept()
+                PROBE_FILTERS_PER_MILLION * profile.records / 1e6 * profile.admitted_share()
             }
             Access::MappedBlocks | Access::Entries => 0.0,
         };
-        let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
         self.lookup + searched + self.row * (rows - FIRST_ROWS).max(0.0) + entries
+    }
+
+    /// The number of records that a query with `matches` matching records returns, and the cost of
+    /// reading the entries of the others, in microseconds.
+    fn limited(&self, limit: Option<f64>, matches: f64) -> (f64, f64) {
+        match limit {
+            Some(limit) => {
+                let rows = limit.min(matches);
+                (rows, self.entry * (matches - rows))
+            }
+            None => (matches, 0.0),
+        }
     }
 
     /// The cost of a query for a range with `range_rows` records, in microseconds.
     fn range_cost(&self, limit: Option<f64>, range_rows: f64, profile: &AttributeProfile) -> f64 {
-        let matches = range_rows.min(profile.records);
-        let rows = limit.map_or(matches, |limit| limit.min(matches));
+        let (rows, entries) = self.limited(limit, range_rows.min(profile.records));
         match self.access {
             Access::Everything => READ_WITH_NEIGHBOURS * profile.records,
             Access::FilteredBlocks | Access::MappedBlocks => {
-                // Fingerprints do not help with ranges: both types use zone maps.
-                let read = (profile.records * profile.kept()).max(rows);
+                // Neither filters nor fingerprints help with ranges: both kinds use zone maps.
+                let read = (profile.records * profile.admitted_share()).max(rows);
                 FIND_RANGE_BY_BLOCKS + READ_WITH_NEIGHBOURS * (read - FIRST_ROWS).max(0.0)
             }
             Access::Entries => {
                 // Records of near values that lie side by side are read together.
-                let row = READ_WITH_NEIGHBOURS + (self.row - READ_WITH_NEIGHBOURS) * profile.kept();
-                let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
+                let row = READ_WITH_NEIGHBOURS
+                    + (self.row - READ_WITH_NEIGHBOURS) * profile.admitted_share();
                 self.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
             }
         }
@@ -175,8 +185,9 @@ impl AttributeProfile {
         self.records / self.distinct.max(1.0)
     }
 
-    /// The share of blocks that zone maps admit.
-    pub(super) fn kept(&self) -> f64 {
+    /// The share of blocks that zone maps admit. With fewer than two blocks, nothing is known of
+    /// zone maps, and the model assumes that they admit all.
+    pub(super) fn admitted_share(&self) -> f64 {
         1.0 - self.pruned.unwrap_or(0.0)
     }
 }

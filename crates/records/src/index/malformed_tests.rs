@@ -25,7 +25,7 @@ fn dataset(field: &str, index: Index) -> (Database, Dataset<Key>) {
 fn put_entry(dataset: &Dataset<Key>, tree: esker_lsm::TreeId, key: &[u8], value: &[u8]) {
     let mut batch = Batch::default();
     batch.put(tree, key, value).unwrap();
-    let group = &dataset.handle.shared.group;
+    let group = &dataset.handle.store.group;
     group.write(&mut batch, Durability::Os).unwrap();
 }
 
@@ -84,7 +84,23 @@ fn a_malformed_record_in_a_block_with_summaries_is_reported() {
         let data = dataset.handle.layout().data;
         let key = Key::parse(KeyType::Int, "2").unwrap();
         put_entry(&dataset, data, key.as_bytes(), b"\xff\xff");
-        dataset.handle.shared.group.flush().unwrap();
+        dataset.handle.store.group.flush().unwrap();
         assert_damaged(keys(&dataset, "n = 7"), "a stored record is malformed");
     }
+}
+
+#[test]
+fn a_record_without_its_json_is_reported() {
+    let (_db, dataset) = dataset("name", Index::composite().string());
+    let key = Key::parse(KeyType::Int, "1").unwrap();
+    let mut head = Vec::new();
+    esker_model::record::encode(&mut head, 0, std::iter::empty(), b"");
+    let data = dataset.handle.layout().data;
+    put_entry(&dataset, data, key.as_bytes(), &head);
+    let error = dataset.get(key).expect_err("a head passes for a record");
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    assert!(
+        error.to_string().contains("not stored by location"),
+        "{error}"
+    );
 }

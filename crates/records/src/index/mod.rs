@@ -17,8 +17,8 @@ mod kinds;
 mod lookup;
 #[cfg(test)]
 mod malformed_tests;
+mod posting_filter;
 mod posting_merge;
-mod purge;
 mod queue;
 mod ranked;
 pub(crate) mod staging;

@@ -184,7 +184,7 @@ struct KeyProbe {
     components: Vec<ProbedComponent>,
     /// The last number that the snapshot sees.
     seq: Seq,
-    /// The repair watermark: the set has all writes that were superseded up to this number.
+    /// The repair watermark: the set has all writes that were replaced up to this number.
     watermark: Seq,
     /// The meaning of a write's missing entry.
     missing_entry: MissingEntry,

@@ -35,13 +35,13 @@ impl Query {
     ) -> Result<Explain> {
         let grouping = Grouping::new(&self.view.layout.shape, aggregation)?;
         self.request = request_for(self.request, aggregation);
-        let shared = self.view.dataset.shared.clone();
-        let loan = shared.borrow(Account::Queries);
+        let store = self.view.dataset.store.clone();
+        let loan = store.borrow(Account::Queries);
         // A third for the groups, one for their entries, one for the order of the results.
         let share = loan.bytes() / 3;
         let mut results = GroupResults {
-            sorter: sorter_of(&grouping, &shared.group, share),
-            engine: &shared.group,
+            sorter: sorter_of(&grouping, &store.group, share),
+            engine: &store.group,
             share,
             passed_on: 0,
             to_skip: 0,
@@ -88,7 +88,7 @@ impl Query {
         grouping: &Arc<Grouping>,
         share: usize,
     ) -> Result<(MergedEntries, Explain)> {
-        let mut spill = Spill::new(&self.view.dataset.shared.group, share);
+        let mut spill = Spill::new(&self.view.dataset.store.group, share);
         let (count, explain) = self.count()?;
         let mut groups = Groups::new(grouping.clone());
         groups.add_counted(count);

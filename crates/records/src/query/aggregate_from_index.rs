@@ -111,7 +111,7 @@ impl<'a> IndexSource<'a> {
             return IndexSource::of_condition(query, attribute);
         }
         view.snapshot.check_open()?;
-        let kept = &view.dataset.current.kept_filter;
+        let kept = &view.dataset.state.kept_filter;
         let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
         if !validity.validates_without_records() {
             return Ok(None);
@@ -187,12 +187,12 @@ impl<'a> IndexSource<'a> {
             self.read_all(totals, &mut steps, visit)?
         };
         for cost in [&self.costs.data, &self.costs.index, &self.costs.keys] {
-            self.view.dataset.shared.group.count(cost);
+            self.view.dataset.store.group.count(cost);
         }
         if outcome == ReadOutcome::NotShown {
             return Ok(None);
         }
-        let usage = &self.view.dataset.current.usage;
+        let usage = &self.view.dataset.state.usage;
         let ranges = QueryStats {
             ranges: 1,
             range_rows: steps.answers,
@@ -313,7 +313,7 @@ impl<'a> IndexSource<'a> {
         visit: &mut VisitGroup<'_>,
     ) -> Result<ReadOutcome> {
         if self.matches.is_none() {
-            let loan = self.view.dataset.shared.borrow(Account::Queries);
+            let loan = self.view.dataset.store.borrow(Account::Queries);
             let (filter, cost) = (self.current_filter(), &self.costs.index);
             let counts = filter.count_values(self.attribute, loan.bytes(), cost)?;
             if let Some(counts) = counts {
@@ -402,7 +402,7 @@ impl<'a> IndexSource<'a> {
             snapshot: &self.view.snapshot,
             validity: &self.validity,
             expired: self.expired.as_deref(),
-            threads: Threads::of(&self.view.dataset.shared.group),
+            threads: Threads::of(&self.view.dataset.store.group),
         }
     }
 

@@ -274,10 +274,10 @@ impl PageBudget {
 
     /// Borrows memory for a page of `want` candidates; returns the bytes that the page may use.
     fn borrow(&mut self, context: &Context, want: usize) -> usize {
-        let shared = &context.view.dataset.shared;
+        let store = &context.view.dataset.store;
         // Returns the loan of the last page first.
         self.loan = None;
-        self.loan = (want > FIRST_FETCH).then(|| shared.borrow(Account::Queries));
+        self.loan = (want > FIRST_FETCH).then(|| store.borrow(Account::Queries));
         let loan = self.loan.as_ref();
         let bytes = loan.map_or_else(|| small_page(context), Loan::bytes);
         self.record_bytes = bytes / 4;
@@ -312,7 +312,7 @@ impl PageBudget {
 
 /// The bytes that a page without a loan may use.
 fn small_page(context: &Context) -> usize {
-    context.view.dataset.shared.group.options().memory_budget / 8
+    context.view.dataset.store.group.options().memory_budget / 8
 }
 
 /// The number of candidates to request for the next page, when `remaining` records are wanted and

@@ -126,7 +126,7 @@ impl<'v> Bulk<'v> {
         if brings && self.order == BulkOrder::Any {
             return self.run_from_index();
         }
-        let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
+        let loan = (self.run.context.view.dataset.store).borrow(Account::Queries);
         let share = loan.bytes() / 4;
         let sorted = self.sort_entries(2 * share)?;
         self.take_sorted(sorted, share)?;
@@ -169,10 +169,10 @@ impl<'v> Bulk<'v> {
         Ok(self.finish())
     }
 
-    /// Finds the records by key, in an index whose entries are not apart from the records: as an
-    /// answer in order of recency, whose keys are then sorted.
+    /// Finds the records by key, in an index whose entries come with the records: as an answer in
+    /// order of recency, whose keys are then sorted.
     fn by_sorted_records(mut self) -> Result<Run> {
-        let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
+        let loan = (self.run.context.view.dataset.store).borrow(Account::Queries);
         let share = loan.bytes() / 4;
         let mut sorter = self.sorter(2 * share);
         self.run.remaining = None;
@@ -197,7 +197,7 @@ impl<'v> Bulk<'v> {
 
     /// A sorter of keys that holds up to `memory` bytes.
     fn sorter(&self, memory: usize) -> Sorter {
-        let group = &self.run.context.view.dataset.shared.group;
+        let group = &self.run.context.view.dataset.store.group;
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
@@ -377,7 +377,7 @@ impl Chunk {
 
     /// Drops candidates that earlier queries have noted as obsolete; returns how many.
     fn drop_noted(&mut self, view: &View) -> Result<u64> {
-        match view.dataset.current.findings.notes() {
+        match view.dataset.state.findings.notes() {
             Some(notes) => self.drop_where(&mut |_, seq| Ok(notes.is_obsolete(seq, view.seq()))),
             None => Ok(0),
         }

@@ -23,15 +23,15 @@ impl Bulk<'_> {
         let Run { context, steps, .. } = &mut self.run;
         let driving = context.driving_index();
         let DrivingIndex { attribute, range } = driving.ok_or_else(|| Misplaced::here())?;
-        let loan = context.view.dataset.shared.borrow(Account::Queries);
-        let share = loan.bytes() / 2;
+        let loan = context.view.dataset.store.borrow(Account::Queries);
+        let max_waiting_bytes = loan.bytes() / 2;
         steps.rounds += 1;
         let mut receiver = EntryReceiver {
             context,
             admission: context.admission(),
             probes_keys: self.probes_keys,
             all_current: context.validity.is_exact() && !self.probes_keys,
-            share,
+            max_waiting_bytes,
             delivery: &mut self.delivery,
             steps,
             waiting: Vec::new(),
@@ -62,8 +62,8 @@ struct EntryReceiver<'a, 'v> {
     probes_keys: bool,
     /// True if entries that are not in the obsolete set are current.
     all_current: bool,
-    /// The bytes of candidates that wait together, and of heads that are looked up together.
-    share: usize,
+    /// The largest size of candidates that wait together, and of heads that are looked up together.
+    max_waiting_bytes: usize,
     delivery: &'a mut Delivery<'v>,
     steps: &'a mut Steps,
     /// Candidates that may be obsolete.
@@ -92,7 +92,7 @@ impl EntryReceiver<'_, '_> {
             key: key.to_vec(),
             record: Some((Slice::from(stored), Origin::IndexEntry)),
         });
-        if self.waiting_bytes >= self.share {
+        if self.waiting_bytes >= self.max_waiting_bytes {
             self.take_waiting()?;
         }
         Ok(())
@@ -100,6 +100,10 @@ impl EntryReceiver<'_, '_> {
 
     /// Delivers the waiting records that are current.
     fn take_waiting(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        debug_assert!(!self.all_current, "current candidates do not wait");
         let context = self.context;
         self.waiting_bytes = 0;
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -113,7 +117,7 @@ impl EntryReceiver<'_, '_> {
                 .retain(&mut waiting, total, &context.costs.keys)?;
         }
         self.steps.obsolete += (before - waiting.len()) as u64;
-        if self.probes_keys || context.validity.is_exact() {
+        if self.probes_keys {
             return waiting
                 .into_iter()
                 .try_for_each(|candidate| self.deliver(candidate));
@@ -123,7 +127,7 @@ impl EntryReceiver<'_, '_> {
         let keys: Vec<&[u8]> = waiting.iter().map(|c| c.key.as_slice()).collect();
         let seqs: Vec<Seq> = waiting.iter().map(|candidate| candidate.seq).collect();
         let mut options = context.lookup;
-        options.batch_bytes = options.batch_bytes.min(self.share);
+        options.batch_bytes = options.batch_bytes.min(self.max_waiting_bytes);
         let fetch = Fetch {
             view: &context.view,
             components: &context.components,

@@ -30,11 +30,12 @@ use crate::index::{
 /// A range with fewer entries than this is read block by block.
 const READAHEAD_ENTRIES: u64 = 10_000;
 
-/// The most numbers that are gathered before they are sorted and added to a set.
+/// The largest number of sequence numbers that are gathered before they are sorted and added to a
+/// set.
 const MAX_GATHERED: usize = 64 << 10;
 
-/// The most ranges of a union that are read whole: a cursor for each costs more than a lookup, if
-/// most of them are empty.
+/// The largest number of ranges of a union that are read whole. A cursor for each range costs more
+/// than a lookup if most ranges are empty.
 const MAX_RANGES: usize = 16;
 
 /// Receives the key and the number of an entry.
@@ -160,39 +161,42 @@ impl<'a> WholeLists<'a> {
         let (Some(first), Some((last, shorter))) = (parts.first(), parts.split_last()) else {
             return Err(Error::from(Misplaced::here()).into());
         };
-        let mut both: Option<SeqSet> = None;
+        // The numbers that all parts read so far have.
+        let mut common: Option<SeqSet> = None;
         for part in shorter {
-            let in_both = |seq| keep(seq) && both.as_ref().is_none_or(|set| set.contains(seq));
-            let Some(numbers) = self.numbers(part, &in_both)? else {
+            let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
+            let Some(numbers) = self.numbers(part, &is_common)? else {
                 return self.each(first, keep, visit);
             };
-            both = Some(numbers);
+            common = Some(numbers);
         }
-        let in_both = |seq| keep(seq) && both.as_ref().is_none_or(|set| set.contains(seq));
-        let mut out = SeqSet::new();
+        let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
+        let mut ruled_out = SeqSet::new();
         for at in excluded {
-            if let Some(numbers) = self.numbers(&Lists::One(*at), &in_both)? {
-                out.add_all(&numbers);
+            // Without the set, the records decide.
+            if let Some(numbers) = self.numbers(&Lists::One(*at), &is_common)? {
+                ruled_out.add_all(&numbers);
             }
         }
-        self.each(last, &|seq| in_both(seq) && !out.contains(seq), visit)
+        let is_admitted = |seq| is_common(seq) && !ruled_out.contains(seq);
+        self.each(last, &is_admitted, visit)
     }
 
     /// The numbers that a combination has; `None` if they take too much memory.
     fn numbers(&self, lists: &Lists, keep: &Keep<'_>) -> Result<Option<SeqSet>> {
         // Two sets exist at a time, and one of the excluded numbers.
-        let memory = self.memory / 4;
-        let most = (memory / 16).clamp(1, MAX_GATHERED);
-        let (mut set, mut gathered) = (SeqSet::new(), Vec::with_capacity(most.min(1024)));
+        let max_bytes = self.memory / 4;
+        let max_gathered = (max_bytes / 16).clamp(1, MAX_GATHERED);
+        let (mut set, mut gathered) = (SeqSet::new(), Vec::with_capacity(max_gathered.min(1024)));
         let walked = self.each(lists, keep, &mut |_, seq| {
             gathered.push(seq);
-            if gathered.len() < most {
+            if gathered.len() < max_gathered {
                 return Ok(());
             }
-            // In the order of numbers, so that none moves the larger ones in the set.
+            // In ascending order, so that no number is inserted before others in the set.
             gathered.sort_unstable();
             set.extend(gathered.drain(..));
-            if set.memory() > memory {
+            if set.memory() > max_bytes {
                 return Err(WalkEnd::Broken);
             }
             Ok(())
@@ -302,14 +306,15 @@ pub(super) fn rule_out(
     steps: &mut Steps,
 ) -> Result<()> {
     let order = context.request.order.recency();
-    // All candidates are in a base of one list. Of a base of several lists, any may have them.
-    let common = match combined.base() {
+    // If the base is one list, it has all candidates, and is not read again. If the base has
+    // several lists, each may lack some candidates.
+    let only_base = match combined.base() {
         [only] => Some(*only),
         _ => None,
     };
     let mut lists: Vec<WindowNumbers> = Vec::new();
     for at in combined.lists.constraints() {
-        if Some(at) == common {
+        if Some(at) == only_base {
             continue;
         }
         let Some((window, among)) = SoughtWrites::with_window(order, candidates) else {
@@ -331,7 +336,10 @@ pub(super) fn rule_out(
     candidates.retain(|candidate| {
         combined.lists.admits(&|at| {
             let list = lists.iter().find(|list| list.constraint == at);
-            debug_assert!(list.is_some() || Some(at) == common, "each list was read");
+            debug_assert!(
+                list.is_some() || Some(at) == only_base,
+                "each list was read"
+            );
             list.is_none_or(|list| list.numbers.binary_search(&candidate.seq).is_ok())
         })
     });

@@ -104,11 +104,11 @@ fn count_records(run: Run) -> Result<Run> {
 /// has the same one in all of them. The count is right only if the outcome is exact.
 fn count_entries(context: &Context, steps: &mut Steps, lists: &Lists) -> Result<ListsOutcome> {
     let mut counted = DistinctWrites::default();
-    let shared = &context.view.dataset.shared;
-    let loan = matches!(lists, Lists::All { .. }).then(|| shared.borrow(Account::Queries));
+    let store = &context.view.dataset.store;
+    let loan = matches!(lists, Lists::All { .. }).then(|| store.borrow(Account::Queries));
     let memory = loan
         .as_ref()
-        .map_or(shared.group.options().memory_budget / 32, Loan::bytes);
+        .map_or(store.group.options().memory_budget / 32, Loan::bytes);
     let reader = WholeLists::new(context, memory / 2);
     // The reader of the lists counts the candidates.
     let mut decided = Steps::default();

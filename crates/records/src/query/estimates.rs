@@ -11,7 +11,7 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{BestCandidates, Lookup, Recency, Window};
 
-/// Data blocks that may be read for the estimate of one test.
+/// The number of data blocks that may be read for the estimate of one constraint.
 const BLOCKS_PER_ESTIMATE: u32 = 1;
 
 /// The work of finding the first entry of a range, in about microseconds.
@@ -72,9 +72,9 @@ impl Estimates<'_> {
 impl Estimate for Estimates<'_> {
     type Error = Error;
 
-    fn expect(&mut self, place: usize, ranges: &[Range]) -> Result<Expected> {
+    fn expect(&mut self, attribute_at: usize, ranges: &[Range]) -> Result<Expected> {
         let lookup = self.lookup;
-        let attribute = self.layout.attributes.item(place)?;
+        let attribute = self.layout.attributes.item(attribute_at)?;
         let index = attribute.index().ok_or_else(|| Misplaced::here())?;
         lookup.looks.renew(BLOCKS_PER_ESTIMATE);
         // The records of other indexes come with their entries, or are the entries.
@@ -103,10 +103,11 @@ impl Estimate for Estimates<'_> {
         Ok(Some(self.stored_versions()))
     }
 
-    /// Searches the index for one such entry. Without an index any record may have such a value.
-    fn has_other(&mut self, place: usize) -> Result<bool> {
+    /// Searches the index for one entry of a value that has no encoding. Without an index any
+    /// record may have such a value.
+    fn has_other(&mut self, attribute_at: usize) -> Result<bool> {
         let lookup = self.lookup;
-        let attribute = self.layout.attributes.item(place)?;
+        let attribute = self.layout.attributes.item(attribute_at)?;
         let other = esker_model::schema::other(attribute.ty);
         let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);

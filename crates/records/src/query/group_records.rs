@@ -1,6 +1,6 @@
 //! Groups of records, for aggregates. Without an index the records are scanned in several parts
 //! (`parallel.rs`). Each part has its own groups and entries, which are merged in the end, so the
-//! result does not depend on the parts. A dataset whose bodies are stored apart is one part.
+//! result does not depend on the parts. A dataset whose bodies are stored separately is one part.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -131,13 +131,14 @@ pub(super) struct Grouped {
 /// Any read error; any error of the grouping, such as an overflow of a sum.
 pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) -> Result<Grouped> {
     let context = &run.context;
-    let is_scan = context.plan.driver == Driver::Scan && !bodies::are_apart(&context.view.layout);
+    let is_scan =
+        context.plan.driver == Driver::Scan && !bodies::are_separate(&context.view.layout);
     if is_scan && !run.exhausted {
         return scan(run, grouping, share);
     }
-    let shared = context.view.dataset.shared.clone();
+    let store = context.view.dataset.store.clone();
     let mut groups = Groups::new(grouping.clone());
-    let mut spill = Spill::new(&shared.group, share);
+    let mut spill = Spill::new(&store.group, share);
     let mut added = Ok(());
     let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
         added = groups.add_each(record.json(), &mut |groups| spill.bound(groups, share));
@@ -191,7 +192,7 @@ fn parts(run: &Run) -> Result<Vec<KeySpans>> {
     let context = &run.context;
     let keys = &context.compiled.keys;
     let threads = if keys.is_all() {
-        Threads::of(&context.view.dataset.shared.group)
+        Threads::of(&context.view.dataset.store.group)
     } else {
         Threads::One
     };
@@ -238,7 +239,7 @@ impl ScanTask<'_> {
         let admission = Admission::of_all(view, self.compiled);
         let mut steps = Steps::default();
         let mut groups = Groups::new(self.grouping.clone());
-        let mut spill = Spill::new(&view.dataset.shared.group, self.share);
+        let mut spill = Spill::new(&view.dataset.store.group, self.share);
         let mut cursor = KeyCursor::new(keys, &view.snapshot, view.layout.data)?;
         while cursor.valid() && !self.has_failed.load(Relaxed) {
             steps.scanned += 1;

@@ -1,12 +1,19 @@
-//! The query path. One index gives the candidates, or several whose entries rule each other out
-//! (`combine.rs`); then for all kinds and all executors the same stages follow (`stages.rs`): drop
-//! obsolete candidates, fetch the records, confirm the other conditions. A query in execution is a
-//! [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk
-//! (`bulk.rs`), counts (`count.rs`) and versions (`versions.rs`). Answers in an order of fields or
-//! keys (`sorted.rs`) and aggregates (`aggregate.rs`) take their records from an answer in bulk,
-//! unless an index alone gives them (`sorted_from_index.rs`, `aggregate_from_index.rs`); offsets
-//! and projections apply to the rows of any of them (`rows.rs`). Conditions and plans are compiled
-//! by [`esker_model::query`].
+//! The query path. A query in execution is a [`run::Run`]. [`esker_model::query`] compiles its
+//! conditions and its plan.
+//!
+//! One index gives the candidates, or several indexes whose entries rule each other out
+//! (`combine.rs`). The same stages follow for all kinds of index and all executors (`stages.rs`):
+//! they drop obsolete candidates, fetch the records, and confirm the other conditions. Without a
+//! useful index, scans take the place of the first stages (`scan.rs`, `scan_matching.rs`).
+//!
+//! The executors:
+//! - pages in order of recency (`answer.rs`), answers in bulk (`bulk.rs`), counts (`count.rs`) and
+//!   versions (`versions.rs`);
+//! - answers in an order of fields or keys (`sorted.rs`) and aggregates (`aggregate.rs`), which
+//!   take their records from an answer in bulk, unless an index alone gives the result
+//!   (`sorted_from_index.rs`, `aggregate_from_index.rs`).
+//!
+//! Offsets and projections apply to the rows of any executor (`rows.rs`).
 
 mod aggregate;
 mod aggregate_from_index;
@@ -30,7 +37,7 @@ mod row_sorter;
 mod rows;
 mod run;
 mod scan;
-mod scan_apart;
+mod scan_heads;
 mod scan_matching;
 mod sorted;
 mod sorted_from_index;

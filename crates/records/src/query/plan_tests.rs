@@ -167,10 +167,10 @@ fn a_count_by_entries_shows_how_many_are_obsolete() {
         dataset.put_json(moved).unwrap();
     }
     assert_eq!(counted(), (OF_B - 3, OF_B, 3));
-    dataset.handle.shared.group.flush().unwrap();
+    dataset.handle.store.group.flush().unwrap();
     assert_eq!(counted(), (OF_B - 3, OF_B, 3));
     // Records are to be read without a probe of their keys as long as few are read in vain.
-    assert!(!dataset.handle.current.usage.is_wasteful());
+    assert!(!dataset.handle.state.usage.is_wasteful());
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn add_stray_entry(dataset: &Dataset) {
     let stray = [cursor.key(), b"-"].concat();
     let mut batch = Batch::new();
     batch.put(tree, &stray, cursor.value()).unwrap();
-    let group = &view.dataset.shared.group;
+    let group = &view.dataset.store.group;
     group.write(&mut batch, Durability::Os).unwrap();
 }
 

@@ -31,7 +31,7 @@ use crate::store::View;
 pub(super) struct Costs {
     /// The data tree.
     pub(super) data: Cost,
-    /// Bodies that are stored apart.
+    /// Bodies that are stored separately.
     pub(super) bodies: Cost,
     /// The trees of the driving indexes.
     pub(super) index: Cost,
@@ -108,8 +108,8 @@ impl Context {
         let compiled = Compiled::new(&view.layout.shape, condition, &mut estimates)?;
         let plan = Plan::choose(&view.layout.shape, &compiled, &mut estimates)?;
         let driving = driving(&view.layout, &compiled, &plan.driver);
-        let current = &view.dataset.current;
-        let validity = Validity::new(&view.snapshot, &view.layout, &driving, &current.kept_filter);
+        let state = &view.dataset.state;
+        let validity = Validity::new(&view.snapshot, &view.layout, &driving, &state.kept_filter);
         let probes_keys = probes_keys(&view, &request, &validity, &driving);
         let expired = if request.keys_only {
             view.expired()?
@@ -201,7 +201,7 @@ impl Context {
 
     /// True if queries have fetched many records in vain.
     pub(super) fn is_wasteful(&self) -> bool {
-        self.view.dataset.current.usage.is_wasteful()
+        self.view.dataset.state.usage.is_wasteful()
     }
 
     fn explain_plan(&self) -> ExplainedPlan {
@@ -307,7 +307,7 @@ fn probes_keys(
         Validation::Auto => {
             // Records that come with their index entries need not be fetched.
             let brings = driving.first().is_some_and(|a| a.brings_records());
-            request.keys_only || view.dataset.current.usage.is_wasteful() || brings
+            request.keys_only || view.dataset.state.usage.is_wasteful() || brings
         }
     };
     is_wanted && validity.probes_keys()
@@ -406,7 +406,7 @@ impl Run {
             steps: self.steps.clone(),
             cost: ExplainedCost {
                 data: (&costs.data).into(),
-                place: bodies::are_apart(layout).then(|| (&costs.bodies).into()),
+                place: bodies::are_separate(layout).then(|| (&costs.bodies).into()),
                 index: Some((&costs.index).into()),
                 keys: Some((&costs.keys).into()),
             },
@@ -420,9 +420,9 @@ impl Drop for Run {
         let dataset = &self.context.view.dataset;
         let costs = &self.context.costs;
         for cost in [&costs.data, &costs.bodies, &costs.index, &costs.keys] {
-            dataset.shared.group.count(cost);
+            dataset.store.group.count(cost);
         }
-        let usage = &dataset.current.usage;
+        let usage = &dataset.state.usage;
         usage.count_query(self.steps.obsolete, self.validated(), self.measured());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Scan {
     has_ended: bool,
     /// The number of records returned.
     records: u64,
-    /// The records read ahead, if bodies are stored apart.
+    /// The records read ahead, if bodies are stored separately.
     ahead: Option<ReadAhead>,
     /// The cost of reading these bodies.
     body_cost: Cost,
@@ -67,7 +67,7 @@ impl Scan {
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
-            ahead: bodies::are_apart(&view.layout).then(ReadAhead::new),
+            ahead: bodies::are_separate(&view.layout).then(ReadAhead::new),
             body_cost: view.snapshot.cost(),
             view,
             cursor,
@@ -127,7 +127,7 @@ impl Scan {
         record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
-    /// As [`Scan::step`], for bodies that are stored apart: fills the buffer when it is empty.
+    /// As [`Scan::step`], for bodies that are stored separately: fills the buffer when it is empty.
     fn step_ahead(&mut self, ahead: &mut ReadAhead) -> Result<Option<Record>> {
         let next = match ahead.pop() {
             Some(buffered) => Some(buffered),
@@ -189,7 +189,7 @@ impl Iterator for Scan {
 /// Hands the reads to the store's statistics, also those of a scan that its caller did not finish.
 impl Drop for Scan {
     fn drop(&mut self) {
-        let group = &self.view.dataset.shared.group;
+        let group = &self.view.dataset.store.group;
         group.count(&self.cursor.cost());
         group.count(&self.body_cost);
     }
@@ -210,7 +210,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
         }
         Ok(())
     };
-    if bodies::are_apart(&layout) {
+    if bodies::are_separate(&layout) {
         for record in Scan::all(view)? {
             count(record?.stored())?;
         }
@@ -224,7 +224,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
         }
         cursor.next()?;
     }
-    view.dataset.shared.group.count(&cursor.cost());
+    view.dataset.store.group.count(&cursor.cost());
     Ok(counts)
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
 pub(crate) fn count_all(view: &View, limit: Option<u64>) -> Result<(u64, Explain)> {
     let cost = view.snapshot.cost();
     let count = count_at_cost(view, limit, &cost)?;
-    view.dataset.shared.group.count(&cost);
+    view.dataset.store.group.count(&cost);
     Ok((count, Explain::of_scan("ascending", count, &cost, None)))
 }
 

@@ -138,7 +138,7 @@ impl SortedAnswer {
 
     /// Runs the query, and sorts its rows.
     fn sort(&mut self, mut run: Run) -> Result<Stage> {
-        let loan = run.context.view.dataset.shared.borrow(Account::Queries);
+        let loan = run.context.view.dataset.store.borrow(Account::Queries);
         if let (Some(first), Some(limit)) = (&self.first, self.limit) {
             let wanted = WantedRows {
                 first,
@@ -160,7 +160,7 @@ impl SortedAnswer {
 
     /// Finds all records, and sorts their rows within the memory of the loan.
     fn sort_all(&mut self, run: Run, loan: Loan) -> Result<Stage> {
-        let group = &run.context.view.dataset.shared.group;
+        let group = &run.context.view.dataset.store.group;
         let mut sorter = RowSorter::new(group, loan.bytes(), self.limit);
         let (ranking, after, keys_only) = (&mut self.ranking, &self.after, self.keys_only);
         let (mut rank, mut payload) = (Vec::new(), Vec::new());

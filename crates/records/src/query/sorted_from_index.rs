@@ -80,7 +80,7 @@ pub(super) fn rows_from_index(
     };
     let attribute = source.attribute;
     let view = &context.view;
-    let kept = &view.dataset.current.kept_filter;
+    let kept = &view.dataset.state.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
     if source.hides_values(&lookup, &validity, context, steps)? {
         return Ok(None);
@@ -301,7 +301,7 @@ impl<'a> IndexWalk<'a> {
         source: &'a OrderedSource<'a>,
         ranking: &'a mut Ranking,
     ) -> IndexWalk<'a> {
-        let group = &context.view.dataset.shared.group;
+        let group = &context.view.dataset.store.group;
         IndexWalk {
             context,
             validity,

@@ -139,7 +139,7 @@ impl Query {
             return Ok(None);
         };
         let lookup = run.context.indexes();
-        let loan = run.context.view.dataset.shared.borrow(Account::Queries);
+        let loan = run.context.view.dataset.store.borrow(Account::Queries);
         let (mut points, mut bytes): (Vec<PointInCircle>, usize) = (Vec::new(), 0);
         let validity = &run.context.validity;
         // Values that are no points are in no circle.

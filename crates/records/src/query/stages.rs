@@ -63,7 +63,7 @@ pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
         let attribute = layout.attributes.own(at);
         !layout.stored.in_all_records(attribute.id)
     };
-    bodies::are_apart(layout)
+    bodies::are_separate(layout)
         && (!compiled.undeclared.is_empty()
             || constraints
                 .any(|constraint| !constraint.answered || heads_may_lack(constraint.attribute)))
@@ -163,7 +163,7 @@ pub(super) enum Needs<'a> {
 impl<'a> Needs<'a> {
     /// The bodies that `admission` and an answer of this content need.
     pub(super) fn of(admission: Admission<'a>, content: AnswerContent) -> Needs<'a> {
-        if !bodies::are_apart(admission.layout) {
+        if !bodies::are_separate(admission.layout) {
             return Needs::None;
         }
         if admission.needs_bodies && !admission.all_answered {
@@ -324,7 +324,7 @@ impl View {
     /// which the snapshot sees. Only under strategies whose queries note obsolete writes.
     pub(crate) fn note_obsolete(&self, seq: Seq, by: Seq) {
         if self.queries_note() && seq < by {
-            self.dataset.current.findings.note_obsolete(seq, by);
+            self.dataset.state.findings.note_obsolete(seq, by);
         } else if seq > by {
             // The newest entry of the key is older than the index entry.
             self.note_dangling(seq);
@@ -334,13 +334,13 @@ impl View {
     /// Notes that an index entry of the write `seq` exists, but no record of this write.
     pub(crate) fn note_dangling(&self, seq: Seq) {
         if self.queries_note() {
-            self.dataset.current.findings.note_dangling(seq);
+            self.dataset.state.findings.note_dangling(seq);
         }
     }
 
     /// Drops candidates that earlier queries have noted as obsolete.
     pub(super) fn drop_noted(&self, candidates: &mut Vec<Candidate>) {
-        if let Some(notes) = self.dataset.current.findings.notes() {
+        if let Some(notes) = self.dataset.state.findings.notes() {
             candidates.retain(|candidate| !notes.is_obsolete(candidate.seq, self.seq()));
         }
     }

@@ -237,6 +237,6 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
     assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
     // Obsolete candidates are noted, so that the next query drops them.
-    let notes = view.dataset.current.findings.notes();
+    let notes = view.dataset.state.findings.notes();
     assert!(notes.unwrap().is_obsolete(candidates[2].1, view.seq()));
 }

@@ -82,7 +82,7 @@ impl Run {
             Driver::Scan => AnsweredBy::Scan,
             Driver::Index(_) | Driver::Union(_) | Driver::Combined(_) => AnsweredBy::Index,
         };
-        let usage = &self.context.view.dataset.current.usage;
+        let usage = &self.context.view.dataset.state.usage;
         for (path, sought) in self.sought() {
             usage.count_attribute_query(path, self.attribute_query(sought, answered_by));
         }

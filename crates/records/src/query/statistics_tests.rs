@@ -35,7 +35,7 @@ fn dataset(maintenance: Maintenance) -> Dataset {
     for id in 0..RECORDS {
         dataset.put_json(record(id)).unwrap();
     }
-    dataset.handle.shared.group.flush().unwrap();
+    dataset.handle.store.group.flush().unwrap();
     dataset
 }
 
@@ -48,7 +48,7 @@ fn found(dataset: &Dataset, condition: &str) -> u64 {
 
 /// What background maintenance knows of the queries.
 fn measured(dataset: &Dataset) -> Measured {
-    dataset.handle.current.usage.maintenance().read()
+    dataset.handle.state.usage.maintenance().read()
 }
 
 /// How queries used an attribute.

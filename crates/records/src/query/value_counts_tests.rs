@@ -29,7 +29,7 @@ fn dataset(kind: IndexKind) -> (Database, Dataset) {
 
 fn with_current<T>(view: &View, run: impl FnOnce(CurrentFilter<'_>, &Attribute) -> T) -> T {
     let attribute = &view.layout.attributes[0];
-    let kept = &view.dataset.current.kept_filter;
+    let kept = &view.dataset.state.kept_filter;
     let validity = Validity::new(&view.snapshot, &view.layout, &[attribute], kept);
     let current = CurrentFilter {
         snapshot: &view.snapshot,

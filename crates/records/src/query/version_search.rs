@@ -151,13 +151,13 @@ impl<'a> VersionSearch<'a> {
 
     /// Borrows memory for candidates, unless `limit` is small.
     fn borrow(&self, limit: usize) -> Option<Loan> {
-        let shared = &self.view.dataset.shared;
-        (limit > MIN_PAGE).then(|| shared.borrow(Account::Queries))
+        let store = &self.view.dataset.store;
+        (limit > MIN_PAGE).then(|| store.borrow(Account::Queries))
     }
 
     /// The bytes that candidates may use: half of the memory. Confirming them uses the other half.
     fn bytes(&self, loan: Option<&Loan>) -> usize {
-        let small = || self.view.dataset.shared.group.options().memory_budget / 8;
+        let small = || self.view.dataset.store.group.options().memory_budget / 8;
         loan.map_or_else(small, Loan::bytes) / 2
     }
 
@@ -318,7 +318,7 @@ impl<'a> VersionSearch<'a> {
         let mut values = self.latest_of(&chunk)?;
         let (snapshot, layout) = (&self.view.snapshot, &self.view.layout);
         let admission = Admission::of_all(self.view, self.compiled);
-        // Datasets with bodies apart keep one version, so these are the newest of their keys.
+        // Datasets with separate bodies keep one version, so these are the newest of their keys.
         let needs = Needs::of(admission, AnswerContent::Records);
         let mut bodies = needs.bodies(layout, snapshot)?;
         for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {

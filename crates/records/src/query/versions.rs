@@ -72,7 +72,7 @@ impl View {
                 "versions of a key: give at least 1 for the number of versions",
             ));
         }
-        self.dataset.current.usage.count_get();
+        self.dataset.state.usage.count_get();
         let at = as_of.unwrap_or(self.seq());
         let mut kept = KeptVersions::new(self, key.as_bytes());
         let mut records = Vec::new();
@@ -89,7 +89,7 @@ impl View {
             let stored = self.with_body(key.as_bytes(), entry.seq, entry.value, cost)?;
             records.push(record::returned(key.clone(), entry.seq, stored)?);
         }
-        self.dataset.shared.group.count(kept.walk.cost());
+        self.dataset.store.group.count(kept.walk.cost());
         Ok(records)
     }
 
@@ -133,7 +133,7 @@ impl View {
             search.by_index(streams, below, limit)?
         };
         records.truncate(limit);
-        let group = &self.dataset.shared.group;
+        let group = &self.dataset.store.group;
         group.count(&search.data_cost);
         group.count(&search.index_cost);
         let answered_by = if by_scan {
@@ -187,10 +187,7 @@ impl View {
                 scans: u64::from(answered_by == AnsweredBy::Scan),
                 ..QueryStats::default()
             };
-            self.dataset
-                .current
-                .usage
-                .count_attribute_query(path, stats);
+            self.dataset.state.usage.count_attribute_query(path, stats);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! replaced there. To find the version before those, the older components are probed by sorted,
 //! batched lookups (for a new key this costs a probe of a key filter), or read together with the
 //! new components if many keys are probed. Only the newest older version matters: the others were
-//! superseded before the watermark.
+//! replaced before the watermark.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -22,7 +22,7 @@ impl Handle {
         progress: &mut OnRepair<'_>,
     ) -> Result<RepairReport> {
         self.superseded(Readable::Verified)?;
-        self.shared.group.flush()?;
+        self.store.group.flush()?;
         self.repair_flushed(options, progress)
     }
 
@@ -37,15 +37,15 @@ impl Handle {
                 "a repair needs a rate above 0 bytes a second",
             ));
         }
-        let group = &self.shared.group;
+        let group = &self.store.group;
         let superseded = self.superseded(Readable::AsOpened)?;
-        self.current.keep_obsolete(group)?;
+        self.state.save_obsolete_notes(group)?;
         let before = self.now();
         let method = choose(options.method, &before, superseded)?;
         // An index under construction gets entries that the repair would not see.
         let _claim = match method {
             RepairMethod::Index => {
-                let claim = self.current.claim()?;
+                let claim = self.state.claim()?;
                 self.layout().refuse_unfinished()?;
                 Some(claim)
             }
@@ -95,7 +95,7 @@ impl Handle {
     /// migration.
     fn superseded(&self, required: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
-            let snapshot = self.shared.group.snapshot();
+            let snapshot = self.store.group.snapshot();
             let id = layout.superseded?;
             let tree = snapshot.version().trees.get(&id)?;
             let is_readable =
@@ -105,7 +105,7 @@ impl Handle {
         if let Some(tree) = readable(&self.layout()) {
             return Ok(tree);
         }
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         let layout = self.layout();
         // Another thread may have created it by now.
         if let Some(tree) = readable(&layout) {
@@ -113,7 +113,7 @@ impl Handle {
         }
         let config = TreeConfig::new(Role::Superseded, &layout.stored.settings);
         let mut stored = layout.stored.clone();
-        let created = self.shared.group.change_trees(&mut |last| {
+        let created = self.store.group.change_trees(&mut |last| {
             if layout.superseded.is_some() {
                 stored.settings.since = last;
             }

@@ -1,6 +1,6 @@
 //! The trees against which index entries are validated: the primary-key index, the keys written
 //! since an index began, or the data. If the components of a tree span disjoint numbers, only those
-//! with writes since the watermark are probed, because everything superseded before is known.
+//! with writes since the watermark are probed, because all writes replaced before it are known.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -152,7 +152,7 @@ impl<'a> RepairRun<'a> {
         }
     }
 
-    /// Everything that was superseded up to this number is known.
+    /// All writes that were replaced up to this number are known to be obsolete.
     pub(super) fn watermark(&self) -> Seq {
         self.known.repair_watermark()
     }

@@ -81,7 +81,7 @@ impl View {
             }
             cursor.next()?;
         }
-        self.dataset.shared.group.count(&cursor.cost());
+        self.dataset.store.group.count(&cursor.cost());
         Ok(())
     }
 }

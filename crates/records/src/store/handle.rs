@@ -28,8 +28,8 @@ pub(crate) struct Handle {
     /// Declared before the store, so that background maintenance ends first. `None` in the handles
     /// of background maintenance itself.
     pub(crate) background: Option<Arc<dyn Background>>,
-    pub(crate) shared: Arc<Store>,
-    pub(crate) current: Arc<DatasetState>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) state: Arc<DatasetState>,
     /// Ends reads that users request, when it is set.
     pub(crate) stop: Option<Stop>,
 }
@@ -37,32 +37,31 @@ pub(crate) struct Handle {
 impl Handle {
     /// A handle whose reads cannot be stopped.
     pub(crate) fn new(
-        shared: Arc<Store>,
-        current: Arc<DatasetState>,
+        store: Arc<Store>,
+        state: Arc<DatasetState>,
         background: Option<Arc<dyn Background>>,
     ) -> Handle {
         Handle {
             background,
-            shared,
-            current,
+            store,
+            state,
             stop: None,
         }
     }
 
     /// The layout in the newest snapshot.
     pub(crate) fn layout(&self) -> Arc<Layout> {
-        self.current
-            .layout_in(self.shared.group.snapshot().version())
+        self.state.layout_in(self.store.group.snapshot().version())
     }
 
     /// The type of the primary key, which never changes.
     pub(crate) fn key_type(&self) -> KeyType {
-        self.current.key_type
+        self.state.key_type
     }
 
     /// The present name of the dataset.
     pub(crate) fn name(&self) -> String {
-        self.current.name()
+        self.state.name()
     }
 
     /// The record of `key` in the newest snapshot; `None` if there is none, or it has expired. As
@@ -73,10 +72,10 @@ impl Handle {
     pub(crate) fn find(&self, key: Key, stop: Option<&Stop>) -> Result<Option<Record>> {
         let cost = Cost::until(stop);
         cost.check()?;
-        let snapshot = self.shared.group.snapshot();
-        let layout = || self.current.layout_in(snapshot.version());
-        let record = record_of(key, self.current.data, &snapshot, layout, &cost)?;
-        self.shared.group.count(&cost);
+        let snapshot = self.store.group.snapshot();
+        let layout = || self.state.layout_in(snapshot.version());
+        let record = record_of(key, self.state.data, &snapshot, layout, &cost)?;
+        self.store.group.count(&cost);
         Ok(record)
     }
 
@@ -91,17 +90,17 @@ impl Handle {
 
     /// As [`Handle::snapshot`], but its reads cannot be stopped.
     pub(crate) fn now(&self) -> View {
-        let snapshot = self.shared.group.snapshot();
+        let snapshot = self.store.group.snapshot();
         View {
             dataset: self.clone(),
-            layout: self.current.layout_in(snapshot.version()),
+            layout: self.state.layout_in(snapshot.version()),
             snapshot,
         }
     }
 }
 
 /// The record of `key` in the tree `data`; `None` if there is none, or it has expired. Calls
-/// `layout` only for a record whose body is stored apart.
+/// `layout` only for a record whose body is stored separately.
 fn record_of(
     key: Key,
     data: TreeId,
@@ -179,10 +178,10 @@ impl View {
 
     /// The record of `key`; `None` if the snapshot has none, or it has expired.
     pub(crate) fn get(&self, key: Key) -> Result<Option<Record>> {
-        self.dataset.current.usage.count_get();
+        self.dataset.state.usage.count_get();
         let cost = self.snapshot.cost();
         let record = self.read(key, &cost)?;
-        self.dataset.shared.group.count(&cost);
+        self.dataset.store.group.count(&cost);
         Ok(record)
     }
 
@@ -211,7 +210,7 @@ impl View {
             }
         })?;
         let records = keys.into_iter().zip(entries).map(|(key, entry)| {
-            self.dataset.current.usage.count_get();
+            self.dataset.state.usage.count_get();
             let Some(Found { seq, value, .. }) = entry else {
                 return Ok(None);
             };
@@ -219,7 +218,7 @@ impl View {
             record::returned(key, seq, stored).map(Some)
         });
         let records = records.collect();
-        self.dataset.shared.group.count(&cost);
+        self.dataset.store.group.count(&cost);
         records
     }
 

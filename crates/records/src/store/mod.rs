@@ -2,6 +2,7 @@
 //! the public interface get it as a [`Handle`] (one dataset) or a [`View`] (one dataset in one
 //! snapshot).
 
+mod append;
 mod expired;
 mod expiry;
 mod findings;
@@ -12,6 +13,7 @@ mod read_repair;
 mod remarks;
 mod state;
 
+pub(crate) use append::append_completed;
 pub(crate) use expired::ExpiryEntry;
 pub(crate) use expiry::{expiry_key, has_expired};
 pub(crate) use handle::{Background, Handle, View, records_in};

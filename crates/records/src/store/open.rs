@@ -32,26 +32,27 @@ pub(crate) struct Store {
     pub(crate) usage_file: Mutex<()>,
     /// Commits that look up the records they replace hold it shared. A commit that other writers
     /// have overtaken too often holds it exclusively.
-    pub(crate) turns: RwLock<()>,
+    pub(crate) exclusive_commit: RwLock<()>,
 }
 
 impl Store {
-    /// Borrows memory: an eighth of the budget for a query, a sixteenth for other work; if less is
-    /// free, less, down to the budget divided by [`LEAST_LOAN`].
+    /// Borrows memory: an eighth of the budget for a query, a sixteenth for other work. If less
+    /// than that is free, the loan is smaller, but at least the budget divided by
+    /// [`LEAST_LOAN_DIVISOR`].
     pub(crate) fn borrow(&self, account: Account) -> Loan {
         let budget = self.group.options().memory_budget;
         let want = match account {
             Account::Queries => budget / 8,
             _ => budget / 16,
         };
-        let least = budget / LEAST_LOAN;
+        let least = budget / LEAST_LOAN_DIVISOR;
         self.group.budget().borrow(account, least, want)
     }
 }
 
-/// The divisor of the smallest loan: a query or build proceeds with this share of the budget if no
-/// more is free.
-const LEAST_LOAN: usize = 128;
+/// The memory budget divided by this is the smallest loan: a query or build gets it even if less
+/// memory is free.
+const LEAST_LOAN_DIVISOR: usize = 128;
 
 /// The names of datasets that are being created, renamed or dropped: one operation at a time per
 /// name.
@@ -65,7 +66,7 @@ pub(crate) struct ReservedNames {
 /// A reserved name: no other thread creates, renames or drops a dataset of this name until this is
 /// dropped.
 pub(crate) struct Reserved<'a> {
-    pub(crate) names: &'a ReservedNames,
+    names: &'a ReservedNames,
     name: &'a str,
 }
 
@@ -94,73 +95,74 @@ impl Store {
         self.datasets.lock().values().cloned().collect()
     }
 
-    /// Saves the usage counts if they changed ([`Store::replace_usage`]).
-    pub(crate) fn keep_usage(&self) {
+    /// Saves the usage counts if they changed ([`Store::save_usage`]).
+    pub(crate) fn save_usage_if_changed(&self) {
         let datasets = self.dataset_states();
         // Not `any`: `take_written` must reset the flag of every dataset.
         let written = datasets
             .iter()
             .filter(|dataset| dataset.usage.take_written());
         if written.count() > 0 {
-            self.replace_usage();
+            self.save_usage();
         }
     }
 
     /// Makes the obsolete writes that queries found durable, in the datasets that this process has
     /// written to. A failure shows in their statistics.
-    pub(crate) fn keep_obsolete(&self) {
+    pub(crate) fn save_obsolete_notes(&self) {
         for dataset in self.dataset_states() {
-            dataset.try_keep_obsolete(&self.group);
+            dataset.try_save_obsolete_notes(&self.group);
         }
     }
 
     /// Saves the usage counts of all datasets; a store opened for reading saves none. A failure
     /// loses statistics only, and is ignored.
-    pub(crate) fn replace_usage(&self) {
+    pub(crate) fn save_usage(&self) {
         if self.group.is_reader() {
             return;
         }
-        let _replacing = self.usage_file.lock();
+        let _file = self.usage_file.lock();
         let counts: BTreeMap<String, UsageCounts> = self
             .dataset_states()
             .into_iter()
             .map(|dataset| (dataset.name(), dataset.usage.read()))
             .collect();
-        let _ = telemetry::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
+        let _ = telemetry::save(self.group.options().fs.as_ref(), self.group.dir(), &counts);
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.keep_obsolete();
-        self.keep_usage();
+        self.save_obsolete_notes();
+        self.save_usage_if_changed();
     }
 }
 
-/// The datasets of a snapshot, by name. Known datasets keep their state and get the name that the
-/// snapshot has for them; `usage` gives the usage counts of the others.
+/// The datasets of a snapshot, by name. Datasets with a state in `states` keep it, under the name
+/// that the snapshot has for them. The others get a new state, with the counts that `usage`
+/// returns for their name.
 ///
 /// # Errors
 /// Damage if a definition does not fit the trees of its dataset.
 pub(crate) fn datasets_in(
     snapshot: &esker_lsm::Snapshot,
-    known: &BTreeMap<String, Arc<DatasetState>>,
+    states: &BTreeMap<String, Arc<DatasetState>>,
     types: &IndexTypes,
     usage: impl Fn(&str) -> Usage,
 ) -> Result<BTreeMap<String, Arc<DatasetState>>> {
     // By data tree, because names change.
-    let known: HashMap<TreeId, &Arc<DatasetState>> =
-        known.values().map(|known| (known.data, known)).collect();
+    let by_tree: HashMap<TreeId, &Arc<DatasetState>> =
+        states.values().map(|state| (state.data, state)).collect();
     let mut datasets = BTreeMap::new();
     for tree in snapshot.version().trees.values() {
         // Other trees are derived from a data tree, or belong to an extension.
         let Some(name) = dataset_of(&tree.name) else {
             continue;
         };
-        let state = match known.get(&tree.id) {
-            Some(known) => {
-                known.rename(name);
-                Arc::clone(known)
+        let state = match by_tree.get(&tree.id) {
+            Some(state) => {
+                state.rename(name);
+                Arc::clone(state)
             }
             None => {
                 let layout = Layout::new(name, snapshot.version(), types).ok_or_else(|| {

@@ -24,14 +24,14 @@ impl DatasetState {
         if self.findings.note_write()
             && let Some(_claim) = self.findings.try_claim_flush()
         {
-            self.try_keep_obsolete(group);
+            self.try_save_obsolete_notes(group);
         }
     }
 
-    /// As [`DatasetState::keep_obsolete`], but reports a failure only in the statistics.
-    pub(crate) fn try_keep_obsolete(&self, group: &Group) {
-        if let Err(error) = self.keep_obsolete(group) {
-            self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());
+    /// As [`DatasetState::save_obsolete_notes`], but reports a failure only in the statistics.
+    pub(crate) fn try_save_obsolete_notes(&self, group: &Group) {
+        if let Err(error) = self.save_obsolete_notes(group) {
+            self.usage.maintenance().state.lock().obsolete_save_error = Some(error.to_string());
         }
     }
 
@@ -44,7 +44,7 @@ impl DatasetState {
     ///
     /// # Errors
     /// Any I/O error.
-    pub(crate) fn keep_obsolete(&self, group: &Group) -> Result<()> {
+    pub(crate) fn save_obsolete_notes(&self, group: &Group) -> Result<()> {
         if !self.findings.has_written() {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl DatasetState {
         let result = self.write_obsolete(group, notes);
         self.findings.forget(&noted);
         if result.is_ok() {
-            self.usage.maintenance().remembered.lock().not_kept = None;
+            self.usage.maintenance().state.lock().obsolete_save_error = None;
         }
         result
     }

@@ -18,16 +18,17 @@ const WINDOW: u64 = 1 << 16;
 
 /// Counts of recent operations: operations half a window ago count about half.
 ///
-/// A query counts if all indexes that have its candidates are stand-alone, or all are range filters
-/// (`filter_scanned`). Others count as nothing: a part of their candidates comes with the records.
+/// A query is counted if the indexes of its candidates are all stand-alone, or all range filters
+/// (`filter_scanned`). Other queries are not counted, because some of their candidates come with
+/// the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Measured {
     /// Records put, inserted and deleted.
     pub(crate) written: u64,
-    /// Writes that are known to replace a record or not.
+    /// Writes of which it is known whether they replaced a record.
     pub(crate) known: u64,
-    /// Of these, writes that replace one.
+    /// Of these, writes that replaced one.
     pub(crate) replaced: u64,
     /// Index-only queries.
     #[serde(rename = "index_only_queries")]
@@ -52,53 +53,51 @@ impl Measured {
     /// The number of counts.
     pub(crate) const COUNTS: usize = 10;
 
-    /// The counts, in the order of the fields.
-    pub(crate) fn values(&self) -> [u64; Measured::COUNTS] {
+    /// All counts, in the order of the fields.
+    fn fields(&mut self) -> [&mut u64; Measured::COUNTS] {
+        let Measured {
+            written,
+            known,
+            replaced,
+            index_only,
+            entries,
+            probed,
+            fetching,
+            fetched,
+            wasted,
+            filter_scanned,
+        } = self;
         [
-            self.written,
-            self.known,
-            self.replaced,
-            self.index_only,
-            self.entries,
-            self.probed,
-            self.fetching,
-            self.fetched,
-            self.wasted,
-            self.filter_scanned,
+            written,
+            known,
+            replaced,
+            index_only,
+            entries,
+            probed,
+            fetching,
+            fetched,
+            wasted,
+            filter_scanned,
         ]
+    }
+
+    /// The counts, in the order of the fields.
+    pub(crate) fn values(mut self) -> [u64; Measured::COUNTS] {
+        self.fields().map(|field| *field)
     }
 
     /// The inverse of [`Measured::values`].
     pub(crate) fn from_values(values: [u64; Measured::COUNTS]) -> Measured {
-        let [
-            written,
-            known,
-            replaced,
-            index_only,
-            entries,
-            probed,
-            fetching,
-            fetched,
-            wasted,
-            filter_scanned,
-        ] = values;
-        Measured {
-            written,
-            known,
-            replaced,
-            index_only,
-            entries,
-            probed,
-            fetching,
-            fetched,
-            wasted,
-            filter_scanned,
+        let mut measured = Measured::default();
+        for (field, value) in measured.fields().into_iter().zip(values) {
+            *field = value;
         }
+        measured
     }
 
     /// The share of writes that replaced a record; `None` if fewer than `least` writes are known.
     pub(crate) fn update_ratio(&self, least: u64) -> Option<f64> {
-        // Counters are halved one after the other, so that they may not fit together.
+        // The counters are halved one after the other: in between, `replaced` may exceed `known`.
         (self.known >= least.max(1)).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
     }
 
@@ -147,7 +146,7 @@ pub struct StrategyChoice {
 /// The part of a dataset's maintenance state that is stored when its handle is closed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct KeptMaintenance {
+pub(crate) struct StoredMaintenance {
     pub(crate) measured: Measured,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_repair: Option<LastRepair>,
@@ -166,10 +165,10 @@ pub(crate) struct MaintenanceState {
     /// The last error, unless a later attempt succeeded.
     pub(crate) error: Option<String>,
     /// The operation count when the strategy was last considered.
-    pub(crate) considered: u64,
-    /// The error of the last attempt to write the obsolete writes that queries found, unless a
-    /// later one succeeded.
-    pub(crate) not_kept: Option<String>,
+    pub(crate) considered_at: u64,
+    /// The error of the last attempt to save the obsolete writes that queries found, unless a later
+    /// one succeeded.
+    pub(crate) obsolete_save_error: Option<String>,
     /// The number of failures in a row.
     failures: u32,
     /// The number of rounds still to skip.
@@ -215,7 +214,7 @@ pub(crate) struct LiveMeasurements {
     probed: AtomicU64,
     /// Obsolete records fetched since the last repair.
     wasted: AtomicU64,
-    pub(crate) remembered: Mutex<MaintenanceState>,
+    pub(crate) state: Mutex<MaintenanceState>,
 }
 
 /// The work that queries have wasted since the last repair.
@@ -224,23 +223,19 @@ pub(crate) struct WastedWork {
     /// Keys probed.
     pub(crate) probed: u64,
     /// Obsolete records fetched.
-    pub(crate) fetched: u64,
+    pub(crate) fetched_obsolete: u64,
 }
 
 impl LiveMeasurements {
     /// Adds counts, and halves all of them if they are more than a window.
     pub(crate) fn add(&self, counts: Measured) {
-        for (counter, n) in self.counts.iter().zip(counts.values()) {
-            if n > 0 {
-                counter.fetch_add(n, Relaxed);
-            }
-        }
         let operations = counts.written + counts.index_only + counts.fetching;
-        for (counter, n) in [
+        let totals = [
             (&self.probed, counts.probed),
             (&self.wasted, counts.wasted),
             (&self.operations, operations),
-        ] {
+        ];
+        for (counter, n) in self.counts.iter().zip(counts.values()).chain(totals) {
             if n > 0 {
                 counter.fetch_add(n, Relaxed);
             }
@@ -267,15 +262,15 @@ impl LiveMeasurements {
     pub(crate) fn wasted(&self) -> WastedWork {
         WastedWork {
             probed: self.probed.load(Relaxed),
-            fetched: self.wasted.load(Relaxed),
+            fetched_obsolete: self.wasted.load(Relaxed),
         }
     }
 
     /// Learns from a repair how many writes replaced a record, under a strategy that does not look
     /// them up. To be called before the repair is [recorded](LiveMeasurements::repaired).
     pub(crate) fn learn_update_ratio(&self, repair: &LastRepair) {
-        let remembered = self.remembered.lock();
-        let Some(last) = &remembered.repair else {
+        let state = self.state.lock();
+        let Some(last) = &state.repair else {
             return;
         };
         // All are statistics, which can be lost, and the obsolete set forgets writes.
@@ -292,32 +287,32 @@ impl LiveMeasurements {
     pub(crate) fn repaired(&self, repair: LastRepair) {
         self.probed.store(0, Relaxed);
         self.wasted.store(0, Relaxed);
-        let mut remembered = self.remembered.lock();
-        remembered.repair = Some(repair);
-        remembered.error = None;
+        let mut state = self.state.lock();
+        state.repair = Some(repair);
+        state.error = None;
     }
 
-    /// The part to store.
-    pub(crate) fn kept(&self) -> KeptMaintenance {
-        let remembered = self.remembered.lock();
-        let error = remembered.error.as_ref().or(remembered.not_kept.as_ref());
-        KeptMaintenance {
+    /// The part of the state that is stored.
+    pub(crate) fn to_stored(&self) -> StoredMaintenance {
+        let state = self.state.lock();
+        let error = state.error.as_ref().or(state.obsolete_save_error.as_ref());
+        StoredMaintenance {
             measured: self.read(),
-            last_repair: remembered.repair.clone(),
-            choice: remembered.choice.clone(),
+            last_repair: state.repair.clone(),
+            choice: state.choice.clone(),
             error: error.cloned(),
         }
     }
 
-    /// Begins with a stored part.
-    pub(crate) fn new(kept: KeptMaintenance) -> LiveMeasurements {
-        let counts = kept.measured.bounded().values();
+    /// Counts that continue from the stored ones.
+    pub(crate) fn new(stored: StoredMaintenance) -> LiveMeasurements {
+        let counts = stored.measured.bounded().values();
         LiveMeasurements {
             counts: counts.map(AtomicU64::new),
-            remembered: Mutex::new(MaintenanceState {
-                repair: kept.last_repair,
-                choice: kept.choice,
-                error: kept.error,
+            state: Mutex::new(MaintenanceState {
+                repair: stored.last_repair,
+                choice: stored.choice,
+                error: stored.error,
                 ..MaintenanceState::default()
             }),
             ..LiveMeasurements::default()

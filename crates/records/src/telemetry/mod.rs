@@ -4,7 +4,7 @@
 mod measured;
 mod usage;
 
-pub(crate) use measured::{KeptMaintenance, LiveMeasurements, Measured, WastedWork};
 pub use measured::{LastRepair, StrategyChoice};
+pub(crate) use measured::{LiveMeasurements, Measured, StoredMaintenance};
 pub use usage::{QueryStats, UsageCounts};
-pub(crate) use usage::{Usage, keep, load};
+pub(crate) use usage::{Usage, load, save};

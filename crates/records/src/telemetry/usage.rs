@@ -17,7 +17,7 @@ use esker_model::schema::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::{KeptMaintenance, LiveMeasurements, Measured};
+use super::{LiveMeasurements, Measured, StoredMaintenance};
 
 /// The name of the file.
 const NAME: &str = "USAGE";
@@ -136,7 +136,7 @@ pub struct UsageCounts {
     pub attributes: BTreeMap<Path, QueryStats>,
     /// The measurements of its maintenance.
     #[serde(alias = "upkeep")]
-    pub(crate) maintenance: KeptMaintenance,
+    pub(crate) maintenance: StoredMaintenance,
 }
 
 impl UsageCounts {
@@ -177,7 +177,7 @@ pub(crate) struct Usage {
     /// All validated candidates of indexes. Not stored.
     validated: AtomicU64,
     /// The write count when the counters were last stored.
-    kept: AtomicU64,
+    saved_writes: AtomicU64,
     live: LiveMeasurements,
 }
 
@@ -201,7 +201,9 @@ impl Usage {
         };
         usage.puts.store(counts.puts, Relaxed);
         usage.deletes.store(counts.deletes, Relaxed);
-        usage.kept.store(counts.puts + counts.deletes, Relaxed);
+        usage
+            .saved_writes
+            .store(counts.puts + counts.deletes, Relaxed);
         usage.stripes.mine().gets.store(counts.gets, Relaxed);
         let attributes = counts.attributes.iter();
         let live = attributes
@@ -304,7 +306,7 @@ impl Usage {
         UsageCounts {
             puts: self.puts.load(Relaxed),
             deletes: self.deletes.load(Relaxed),
-            maintenance: self.maintenance().kept(),
+            maintenance: self.maintenance().to_stored(),
             gets: (self.stripes.iter())
                 .map(|stripe| stripe.gets.load(Relaxed))
                 .sum(),
@@ -318,7 +320,7 @@ impl Usage {
     /// True if writes were counted since the last call.
     pub(crate) fn take_written(&self) -> bool {
         let writes = self.writes();
-        self.kept.swap(writes, Relaxed) != writes
+        self.saved_writes.swap(writes, Relaxed) != writes
     }
 }
 
@@ -350,7 +352,7 @@ fn read(fs: &dyn Fs, path: &FsPath) -> Option<Map<String, Json>> {
 }
 
 /// Replaces the stored counts.
-pub(crate) fn keep(
+pub(crate) fn save(
     fs: &dyn Fs,
     dir: &FsPath,
     datasets: &BTreeMap<String, UsageCounts>,
@@ -405,7 +407,7 @@ mod tests {
         let all = THREADS * QUERIES;
         assert_eq!(usage.maintenance().operations(), all);
         assert_eq!(usage.maintenance().wasted().probed, 0);
-        assert_eq!(usage.maintenance().wasted().fetched, 3 * all);
+        assert_eq!(usage.maintenance().wasted().fetched_obsolete, 3 * all);
         assert_eq!(usage.validated.load(Relaxed), 4 * all);
         assert_eq!(usage.obsolete.load(Relaxed), 2 * all);
         let counts = usage.read();

@@ -43,7 +43,7 @@ pub(crate) struct DatasetWrites {
     pub(super) last_key: Vec<u8>,
     /// The written keys, if the commit must look up what they replace.
     pub(super) touched: Vec<Touched>,
-    /// A key must be new.
+    /// True if a written key must be new.
     has_inserts: bool,
     /// Conditions that the commit checks.
     pub(super) expected: Vec<Expectation>,
@@ -53,7 +53,8 @@ pub(crate) struct DatasetWrites {
     /// are cancelled at once; queries find out about others.
     pub(super) before: Option<Snapshot>,
     pub(super) counts: Counts,
-    /// Deletes expired records ([`super::expire`]), and is not encoded again for a newer layout.
+    /// True if the part deletes expired records ([`super::expire`]). It is not encoded again for a
+    /// newer layout.
     pub(super) is_sweep: bool,
     /// The state of the writes before the commit added to them.
     saved: Option<WritesSavepoint>,
@@ -88,8 +89,9 @@ struct Buffers {
     last_key: Vec<u8>,
 }
 
-/// Larger allocations are freed instead of kept, in bytes.
-const KEPT_BUFFERS: usize = 64 << 10;
+/// The largest size of the allocations that a thread keeps for its next part, in bytes. Larger ones
+/// are freed.
+const MAX_SPARE: usize = 64 << 10;
 
 thread_local! {
     /// The allocations of the thread's last part, for the next: a single put is a part of its own.
@@ -105,7 +107,7 @@ impl Drop for DatasetWrites {
             last_key: std::mem::take(&mut self.last_key),
         };
         let bytes = buffers.writes.batch.memory() + buffers.extracted.memory();
-        if bytes + buffers.value.capacity() + buffers.last_key.capacity() <= KEPT_BUFFERS {
+        if bytes + buffers.value.capacity() + buffers.last_key.capacity() <= MAX_SPARE {
             buffers.writes.clear();
             buffers.last_key.clear();
             let _ = SPARE.try_with(|spare| spare.set(Some(buffers)));
@@ -125,7 +127,7 @@ impl DatasetWrites {
         } = spare.unwrap_or_default();
         debug_assert!(last_key.is_empty(), "the key of an earlier part");
         DatasetWrites {
-            layout: dataset.current.latest_layout(),
+            layout: dataset.state.latest_layout(),
             dataset,
             writes,
             extracted,
@@ -182,7 +184,7 @@ impl DatasetWrites {
     /// Adds the extracted record.
     fn put_extracted(&mut self, json: &[u8], rule: KeyRule) -> Result<()> {
         let savepoint = self.writes.savepoint();
-        let before = self.writes.batch.sequences();
+        let sequences_before = self.writes.batch.sequences();
         let result = self.add_extracted(json);
         if result.is_err() {
             self.writes.rewind(savepoint);
@@ -191,7 +193,7 @@ impl DatasetWrites {
         self.extracted.key().clone_into(&mut self.last_key);
         debug_assert_eq!(
             self.writes.batch.sequences(),
-            before + 1,
+            sequences_before + 1,
             "a record and its index entries share one number"
         );
         self.counts.records += 1;
@@ -223,16 +225,16 @@ impl DatasetWrites {
     }
 
     /// Deletes the expiry entry of a replaced record, on condition that the key's record is that of
-    /// the write `now`.
+    /// the write `current`.
     pub(super) fn forget_expiry(
         &mut self,
         tree: TreeId,
         due: &ExpiryEntry,
-        now: Option<Seq>,
+        current: Option<Seq>,
     ) -> Result<()> {
         let entry = expiry_key(due.expires, &due.key);
         self.writes.batch.delete(tree, &entry)?;
-        self.expect_stored(&due.key, now);
+        self.expect_stored(&due.key, current);
         Ok(())
     }
 
@@ -321,7 +323,7 @@ impl DatasetWrites {
         self.notes.clear();
         self.before = None;
         self.counts = Counts::default();
-        self.dataset.current.refresh_layout(&mut self.layout);
+        self.dataset.state.refresh_layout(&mut self.layout);
     }
 
     /// Saves the state that [`DatasetWrites::restore`] returns to.
@@ -347,7 +349,7 @@ impl DatasetWrites {
 
     /// True if the writes were encoded for the layout of this snapshot.
     pub(super) fn is_of(&self, snapshot: &Snapshot) -> bool {
-        let layout = self.dataset.current.layout_in(snapshot.version());
+        let layout = self.dataset.state.layout_in(snapshot.version());
         Arc::ptr_eq(&layout, &self.layout)
     }
 
@@ -363,8 +365,8 @@ impl DatasetWrites {
         self.counts.replacements = replaced.map_or_else(Default::default, Replaced::counts);
     }
 
-    /// To be called when the batch is logged, visible and acknowledged.
-    pub(super) fn committed(&mut self, shared: &Arc<Store>) {
+    /// Counts the writes and removes them. To be called when the batch is acknowledged.
+    pub(super) fn committed(&mut self, store: &Arc<Store>) {
         let is_written = !self.is_empty();
         let counts = std::mem::take(&mut self.counts);
         let measured = Measured {
@@ -373,26 +375,30 @@ impl DatasetWrites {
             replaced: counts.replacements.replaced,
             ..Measured::default()
         };
-        let usage = &self.dataset.current.usage;
+        let usage = &self.dataset.state.usage;
+        debug_assert!(
+            counts.deletes <= counts.records,
+            "deletions are records, too"
+        );
         let puts = counts.records - counts.deletes;
         usage.count_batch(puts as u64, counts.deletes as u64, measured);
         self.clear();
         if is_written {
-            self.dataset.current.wrote(&shared.group);
+            self.dataset.state.wrote(&store.group);
             if let Some(background) = &self.dataset.background {
-                background.wrote(shared);
+                background.wrote(store);
             }
         }
     }
 
     /// The error for an insert of a key that has a record.
-    pub(super) fn exists(&self, key: &[u8]) -> Error {
+    pub(super) fn exists_error(&self, key: &[u8]) -> Error {
         let key = Key::display(self.dataset.key_type(), key);
         Error::exists(format!("a record of key {key} already exists"))
     }
 
     /// The error for a key whose record is not as expected.
-    pub(super) fn unexpected(&self, record: UnexpectedRecord) -> Error {
+    pub(super) fn unexpected_error(&self, record: UnexpectedRecord) -> Error {
         let key = Key::from_encoded(self.dataset.key_type(), record.key);
         let state = match record.seq {
             Some(seq) => format!("it has a record, number {seq}"),

@@ -1,9 +1,14 @@
-//! The commit of a batch: its parts, one per dataset, become one batch of the engine, which is
-//! written atomically. Its conditions are looked up before the append, and validated again under
-//! the writer lock.
+//! The commit of a batch. A batch has a part for each dataset that it writes to; the commit joins
+//! the parts to one batch of the engine, which is written atomically.
+//!
+//! The state that a batch depends on is looked up before the append. Under the writer lock the
+//! commit checks that this state is still current; if not, it repeats the lookup.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use esker_lsm::coding::{Misplaced, Own};
-use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
+use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket, TreeId};
 
 use super::batch::DatasetWrites;
 use super::pre_images::{Conflict, Replaced};
@@ -11,31 +16,43 @@ use super::unique::Claims;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Completion;
 use crate::maintenance::{self, AtCommit};
-use crate::store::Store;
+use crate::store::{Store, append_completed};
 
-/// Writes the parts, each of another dataset of one store, atomically, and empties them. An error
-/// leaves them unchanged, and none of their writes visible. After a failed sync they may still be
-/// in the log, and appear when the store is reopened.
+/// Writes the parts atomically, and empties them. They belong to different datasets of one store.
+///
+/// # Errors
+/// The parts then still have their writes, and none of these is visible. After a failed sync the
+/// writes may be in the log all the same, and appear when the store is reopened.
 pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Result<()> {
-    let Some(shared) = parts.first().map(|part| part.dataset.shared.clone()) else {
+    let Some(store) = parts.first().map(|part| part.dataset.store.clone()) else {
         return Ok(());
     };
+    debug_assert!(
+        parts
+            .iter()
+            .all(|part| Arc::ptr_eq(&part.dataset.store, &store)),
+        "the parts belong to one store"
+    );
+    debug_assert!(
+        are_of_different_datasets(parts),
+        "a dataset has one part, so that a key has one part"
+    );
     if parts.iter().all(DatasetWrites::is_empty) {
-        return check_expected(parts, &shared.group.snapshot());
+        return check_expected(parts, &store.group.snapshot());
     }
     parts
         .iter_mut()
         .try_for_each(DatasetWrites::keep_last_versions)?;
     loop {
         parts.iter_mut().for_each(DatasetWrites::save);
-        let appended = append(parts, &shared, durability);
+        let appended = append(parts, &store, durability);
         let result = appended.and_then(|ticket| {
             // The batch is in the log now, even if its acknowledgement fails.
-            Ok(shared.group.acknowledge(ticket)?)
+            Ok(store.group.acknowledge(ticket)?)
         });
         let Err(refused) = result else {
             for part in parts {
-                part.committed(&shared);
+                part.committed(&store);
             }
             return Ok(());
         };
@@ -50,7 +67,7 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
                 // fails, that is the error.
                 let conflicts = [ErrorKind::Conflict, ErrorKind::Exists, ErrorKind::NotUnique];
                 if conflicts.contains(&error.kind()) {
-                    shared.group.wait_for_appended()?;
+                    store.group.wait_for_appended()?;
                 }
                 return Err(error);
             }
@@ -63,16 +80,22 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
     }
 }
 
+/// True if no two parts belong to the same dataset.
+fn are_of_different_datasets(parts: &[DatasetWrites]) -> bool {
+    let trees: BTreeSet<TreeId> = parts.iter().map(|part| part.dataset.state.data).collect();
+    trees.len() == parts.len()
+}
+
 /// For a batch without writes: checks all expectations against one snapshot.
 fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
-        let layout = part.dataset.current.layout_in(snapshot.version());
+        let layout = part.dataset.state.layout_in(snapshot.version());
         if !snapshot.version().trees.contains_key(&layout.data) {
             return Err(Error::unknown_dataset(part.dataset.name()));
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
         if let Some(record) = replaced.unexpected(&part.expected)? {
-            return Err(part.unexpected(record));
+            return Err(part.unexpected_error(record));
         }
     }
     parts.iter_mut().for_each(DatasetWrites::clear);
@@ -132,38 +155,43 @@ impl From<Error> for Refused {
     }
 }
 
-/// Attempts before a batch commits alone: no other batch that looks up what it replaces is
-/// committed in the meantime.
+/// Attempts before a batch commits alone. While it does, no other batch that depends on the current
+/// state is committed.
 const SHARED_ATTEMPTS: usize = 8;
 
 /// Attempts before a batch is given up. When it commits alone, only a flush or a compaction of a
 /// tree with deferred changes can still interfere.
 const MAX_ATTEMPTS: usize = 1000;
 
-/// Appends the batch to the log, as often as other writers change what it depends on.
+/// Appends the batch to the log. If another writer changes the state that the batch depends on
+/// between its lookup and the append, both are repeated.
 fn append(
     parts: &mut [DatasetWrites],
     store: &Store,
     durability: Durability,
 ) -> std::result::Result<Ticket, Refused> {
     // The engine refuses the batch if trees have changed since.
-    let seen = parts.iter().map(|part| part.layout.valid_change()).min();
-    let seen = seen.ok_or_else(|| Error::from(Misplaced::here()))?;
+    let tree_changes = parts.iter().map(|part| part.layout.valid_change()).min();
+    let tree_changes = tree_changes.ok_or_else(|| Error::from(Misplaced::here()))?;
     parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     if parts.iter().all(DatasetWrites::is_blind) {
-        if let [part] = parts {
-            part.writes.batch.made_for(seen);
-            return Ok(store.group.append(&mut part.writes.batch, durability)?);
-        }
-        let mut batch = join(parts)?;
-        batch.made_for(seen);
-        return Ok(store.group.append(&mut batch, durability)?);
+        let mut joined;
+        let batch = match parts {
+            // Not moved out, which would allocate for every put.
+            [part] => &mut part.writes.batch,
+            parts => {
+                joined = join(parts)?;
+                &mut joined
+            }
+        };
+        batch.made_for(tree_changes);
+        return Ok(store.group.append(batch, durability)?);
     }
     for attempt in 0..MAX_ATTEMPTS {
         // Others can overtake a large batch again and again while it looks up its keys.
-        let _shared = (attempt < SHARED_ATTEMPTS).then(|| store.turns.read());
-        let _alone = (attempt >= SHARED_ATTEMPTS).then(|| store.turns.write());
-        if let Some(ticket) = append_as_found(parts, &store.group, seen, durability)? {
+        let _with_others = (attempt < SHARED_ATTEMPTS).then(|| store.exclusive_commit.read());
+        let _alone = (attempt >= SHARED_ATTEMPTS).then(|| store.exclusive_commit.write());
+        if let Some(ticket) = try_append(parts, &store.group, tree_changes, durability)? {
             return Ok(ticket);
         }
         // `restore` removed the notes, too.
@@ -176,12 +204,13 @@ fn append(
     .into())
 }
 
-/// One attempt: looks up what the batch depends on, and appends it if that is still current. `None`
-/// if another writer changed it.
-fn append_as_found(
+/// One attempt: looks up the state that the batch depends on, and appends the batch if that state
+/// is still current. `None` if another writer changed it. `tree_changes` is the count of tree
+/// changes that the batch was encoded for.
+fn try_append(
     parts: &mut [DatasetWrites],
     group: &Group,
-    seen: u64,
+    tree_changes: u64,
     durability: Durability,
 ) -> std::result::Result<Option<Ticket>, Refused> {
     let latest = group.latest();
@@ -194,51 +223,37 @@ fn append_as_found(
         looked_up.push(LookedUp::look_up(part, &latest)?);
     }
     let mut batch = join(parts)?;
-    batch.made_for(seen);
-    let mut conflict = None;
-    let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-        let result = complete_parts(parts, &looked_up, batch, first, snapshot);
-        result.map_err(|refused| match refused.conflict {
-            Conflict::Failed(error) => error,
-            _ => {
-                conflict = Some(refused);
-                esker_lsm::Error::Conflict("the batch was overtaken".to_string())
-            }
-        })
+    batch.made_for(tree_changes);
+    let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+        complete_parts(parts, &looked_up, batch, first, before)
     };
-    let ticket = group.append_with(&mut batch, durability, &mut complete);
+    let appended = append_completed(group, &mut batch, durability, complete);
     give_back(parts, batch);
-    let refused = match ticket {
-        Ok(ticket) => {
+    match appended? {
+        Ok((ticket, ())) => {
             for (part, looked_up) in parts.iter_mut().zip(&looked_up) {
                 part.note_replaced(looked_up.replaced.as_ref());
             }
-            return Ok(Some(ticket));
+            Ok(Some(ticket))
         }
-        Err(refused) => refused,
-    };
-    if let Some(PartConflict { part, conflict }) = conflict {
-        match conflict {
-            Conflict::Exists(key) => return Err(parts.own(part).exists(&key).into()),
-            Conflict::Unexpected(record) => return Err(parts.own(part).unexpected(record).into()),
-            Conflict::Changed | Conflict::Failed(_) => {}
-        }
-    }
-    match refused {
-        esker_lsm::Error::Conflict(_) => Ok(None),
-        error => Err(error.into()),
+        Err(PartConflict { at, conflict }) => match conflict {
+            Conflict::Changed => Ok(None),
+            Conflict::Exists(key) => Err(parts.own(at).exists_error(&key).into()),
+            Conflict::Unexpected(record) => Err(parts.own(at).unexpected_error(record).into()),
+            Conflict::Failed(error) => Err(error.into()),
+        },
     }
 }
 
 /// A conflict of one part of a batch.
 struct PartConflict {
     /// The index of the part.
-    part: usize,
+    at: usize,
     conflict: Conflict,
 }
 
-/// Completes the joined batch under the writer lock, part by part: checks that what the parts
-/// depend on is current, and adds the bits and entries that depend on the current state. `first`
+/// Completes the joined batch under the writer lock, part by part: checks that the looked-up state
+/// is current and meets the conditions of the part, and adds the writes that depend on it. `first`
 /// is the batch's first sequence number; `snapshot` has everything before it.
 fn complete_parts(
     parts: &[DatasetWrites],
@@ -250,10 +265,11 @@ fn complete_parts(
     debug_assert_eq!(parts.len(), looked_up.len());
     // Sequence numbers of the parts before this one.
     let mut offset = 0;
-    // A batch of notes alone has no numbers of its own.
-    let last = first + Seq::from(batch.sequences()).max(1) - 1;
+    // A batch of conditions alone is not appended, and any write takes a number.
+    debug_assert!(batch.sequences() > 0, "a batch without writes");
+    let last = first + Seq::from(batch.sequences()) - 1;
     for (at, (part, looked_up)) in parts.iter().zip(looked_up).enumerate() {
-        let of_part = |conflict| PartConflict { part: at, conflict };
+        let of_part = |conflict| PartConflict { at, conflict };
         if let Some(replaced) = &looked_up.replaced {
             let (layout, touched) = (&part.layout, &part.touched);
             let expected = &part.expected;
@@ -261,9 +277,7 @@ fn complete_parts(
             completed.map_err(of_part)?;
         }
         if let Some(claims) = &looked_up.claims {
-            claims
-                .complete(snapshot)
-                .map_err(|error| of_part(error.into()))?;
+            claims.check_current(snapshot).map_err(of_part)?;
         }
         let seqs = first + Seq::from(offset)..=last;
         part.writes

@@ -45,7 +45,7 @@ impl DatasetWrites {
         } = self;
         let key = extracted.key();
         let batch = &mut writes.batch;
-        let place = bodies::put(batch, layout, extracted, value, json)?;
+        let point_at = bodies::put(batch, layout, extracted, value, json)?;
         if let Some(AddedExpiry { tree, time }) = expiry {
             let (entry, never) = (expiry_key(time, key), MAX_TIME);
             batch.also_until(Kind::Put, tree, &entry, &[], never)?;
@@ -57,7 +57,7 @@ impl DatasetWrites {
             let Some(index) = attribute.index() else {
                 continue;
             };
-            let record = (place == Some(at)).then_some([value.as_slice(), json]);
+            let record = (point_at == Some(at)).then_some([value.as_slice(), json]);
             attribute.tokenizer.each(extracted.values(at), |value| {
                 let index_entry = IndexEntry {
                     attribute,
@@ -111,7 +111,7 @@ impl DatasetWrites {
         }
         let new = deleted.is_none().then_some(&*extracted);
         let key = deleted.unwrap_or_else(|| extracted.key());
-        let before = before.get_or_insert_with(|| dataset.shared.group.snapshot());
+        let before = before.get_or_insert_with(|| dataset.store.group.snapshot());
         let Some(old) = before.get_in_memory(layout.data, key) else {
             return Ok(());
         };
@@ -145,7 +145,7 @@ impl DatasetWrites {
     /// first. `None` if it never expires.
     fn expiry(&self) -> Option<AddedExpiry> {
         let tree = self.layout.expiry?;
-        let micros = (self.layout.expires_place).and_then(|place| self.extracted.time(place));
+        let micros = (self.layout.expiry_field_at).and_then(|at| self.extracted.time(at));
         // Rounded up to a millisecond, so that no record expires early. A time before 1970, which
         // the engine cannot express, has passed as well as 0 has.
         let by_field = micros.map(|micros| {
@@ -155,7 +155,7 @@ impl DatasetWrites {
         let by_ttl = self.layout.stored.expiry.ttl.map(|ttl| {
             // A longer one ends behind the last of all times, too.
             let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-            self.dataset.shared.group.time().saturating_add(millis)
+            self.dataset.store.group.time().saturating_add(millis)
         });
         let first = by_field.into_iter().chain(by_ttl).min()?;
         Some(AddedExpiry {
@@ -168,7 +168,10 @@ impl DatasetWrites {
     #[inline]
     pub(super) fn remark(&self) {
         for (at, remark) in self.extracted.remarks() {
-            let attribute = self.layout.written().find(|(place, _)| *place == at);
+            let attribute = self
+                .layout
+                .written()
+                .find(|(written_at, _)| *written_at == at);
             let expiry = &self.layout.stored.expiry;
             let (path, ty) = match (attribute, &expiry.path) {
                 (Some((_, attribute)), _) => (&attribute.path, attribute.ty),
@@ -178,7 +181,7 @@ impl DatasetWrites {
                     continue;
                 }
             };
-            self.dataset.current.remarks.add(path, ty, remark);
+            self.dataset.state.remarks.add(path, ty, remark);
         }
     }
 }

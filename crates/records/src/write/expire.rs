@@ -20,14 +20,14 @@ use super::commit::commit;
 use crate::error::{Error, Result};
 use crate::store::{ExpiryEntry, Handle};
 
-/// Expiry entries that are removed in one batch.
+/// The largest number of expiry entries that one batch removes.
 const ENTRIES_PER_BATCH: usize = 256;
 
-/// After this many records were written by others during their deletion, the rest is left to the
-/// next call.
+/// The largest number of records that other writers may write while a call deletes them. Above it
+/// the call ends, and leaves the remaining records to the next one.
 const MAX_OVERTAKEN: usize = 1000;
 
-/// The most changes of the dataset's definition in a row that are tolerated.
+/// The largest number of attempts in a row that may fail because the dataset's definition changed.
 const MAX_CHANGES: usize = 100;
 
 impl Handle {
@@ -35,7 +35,7 @@ impl Handle {
     /// that another writer replaces concurrently is skipped: a later call removes its expiry entry.
     pub(crate) fn expire(&self, may_continue: &dyn Fn() -> bool) -> Result<u64> {
         let mut expired = 0;
-        // Changes of the definition in a row.
+        // Attempts in a row that failed because the definition changed.
         let mut changes = 0;
         let mut overtaken = HashSet::new();
         while may_continue() && overtaken.len() <= MAX_OVERTAKEN {
@@ -55,15 +55,16 @@ impl Handle {
         Ok(expired)
     }
 
-    /// Deletes the first expired records, except for the keys in `skipped`, and returns their
-    /// number; `None` if no expiry entry is due.
+    /// Removes the first due expiry entries, except for those of the keys in `skipped`, and deletes
+    /// the records that expired with them. Returns the number of deleted records; `None` if no
+    /// other expiry entry is due.
     fn expire_some(&self, skipped: &HashSet<Vec<u8>>) -> Result<Option<u64>> {
         let now = self.now();
         now.snapshot.check_open()?;
         let Some(tree) = now.layout.expiry.filter(|_| !now.is_dropped()) else {
             return Ok(None);
         };
-        let time = now.snapshot.time().min(self.shared.group.believed_time());
+        let time = now.snapshot.time().min(self.store.group.believed_time());
         let mut due: Vec<ExpiryEntry> = Vec::new();
         now.each_due(time, &mut |next| {
             if !skipped.contains(&next.key) {
@@ -86,17 +87,17 @@ impl Handle {
         let mut current = vec![None; keys.len()];
         let cost = Cost::default();
         now.snapshot
-            .visit_batch(now.layout.data, &keys, &cost, &mut |place, record| {
-                *current.own_mut(place) = Some(record.seq);
+            .visit_batch(now.layout.data, &keys, &cost, &mut |at, record| {
+                *current.own_mut(at) = Some(record.seq);
             })?;
-        self.shared.group.count(&cost);
+        self.store.group.count(&cost);
         let mut batch = DatasetWrites::new(self.clone());
         batch.is_sweep = true;
         let mut replaced = Vec::new();
         let mut records = 0;
         for entry in &due {
-            let place = keys.binary_search(&entry.key.as_slice());
-            let seq = *current.own(place.map_err(|_| Misplaced::here())?);
+            let at = keys.binary_search(&entry.key.as_slice());
+            let seq = *current.own(at.map_err(|_| Misplaced::here())?);
             if seq == Some(entry.seq) {
                 batch.delete_expired(tree, entry)?;
                 records += 1;
@@ -104,10 +105,12 @@ impl Handle {
                 replaced.push((entry, seq));
             }
         }
+        // After the deletions, whose ordinals among the written records are then their numbers in
+        // the batch: each of these removals takes a number, too.
         for (entry, current_seq) in replaced {
             batch.forget_expiry(tree, entry, current_seq)?;
         }
-        commit(std::slice::from_mut(&mut batch), self.shared.durability)?;
+        commit(std::slice::from_mut(&mut batch), self.store.durability)?;
         Ok(Some(records))
     }
 }

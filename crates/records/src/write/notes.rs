@@ -18,18 +18,18 @@ impl Handle {
         if let Some(tree) = self.layout().notes {
             return Ok(tree);
         }
-        let _first = self.current.first_note.lock();
+        let _first = self.state.first_note.lock();
         // Another writer may have created it by now.
         if let Some(tree) = self.layout().notes {
             return Ok(tree);
         }
-        let _claim = self.current.claim()?;
+        let _claim = self.state.claim()?;
         let layout = self.layout();
         if let Some(tree) = layout.notes {
             return Ok(tree);
         }
         let config = TreeConfig::new(Role::Notes, &layout.stored.settings);
-        let created = self.shared.group.change_trees(&mut |_| {
+        let created = self.store.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 created: vec![(notes_tree(&self.name()), config.to_bytes())],
                 // With the definition, so that its layout is computed again.
@@ -42,9 +42,9 @@ impl Handle {
 
     /// All notes, by name.
     pub(crate) fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>> {
-        let snapshot = self.shared.group.snapshot();
+        let snapshot = self.store.group.snapshot();
         let mut notes = BTreeMap::new();
-        let Some(tree) = self.current.layout_in(snapshot.version()).notes else {
+        let Some(tree) = self.state.layout_in(snapshot.version()).notes else {
             return Ok(notes);
         };
         let mut cursor = snapshot.cursor(tree, 0);

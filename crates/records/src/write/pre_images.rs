@@ -24,7 +24,7 @@ use crate::store::has_expired;
 /// A key that a batch puts or deletes.
 pub(crate) struct Touched {
     pub(crate) key: Vec<u8>,
-    /// Its index among the batch's writes.
+    /// The index of its write among those of the batch.
     pub(crate) ordinal: u32,
     /// The key is inserted: it may not have a record before the batch.
     pub(crate) must_be_new: bool,
@@ -108,8 +108,13 @@ impl From<Misplaced> for Conflict {
 }
 
 impl From<esker_lsm::Error> for Conflict {
+    /// An index reports with the engine's `Conflict` that its state has changed
+    /// ([`Completion::complete`](crate::index::Completion::complete)).
     fn from(error: esker_lsm::Error) -> Conflict {
-        Conflict::Failed(error)
+        match error {
+            esker_lsm::Error::Conflict(_) => Conflict::Changed,
+            error => Conflict::Failed(error),
+        }
     }
 }
 
@@ -166,7 +171,7 @@ impl Replaced {
     /// A key that was not looked up: a defect.
     pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Result<Option<UnexpectedRecord>> {
         for expected in expected {
-            let state = self.keys.item(self.place_of(&expected.key)?)?;
+            let state = self.keys.item(self.index_of(&expected.key)?)?;
             let seq = state.record.counted(expected.as_stored);
             if seq != expected.seq {
                 let key = expected.key.clone();
@@ -176,10 +181,10 @@ impl Replaced {
         Ok(None)
     }
 
-    /// The place of a key that was looked up.
-    fn place_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
-        let place = self.keys.binary_search_by(|state| state.key[..].cmp(key));
-        place.map_err(|_| Misplaced::here())
+    /// The index of a key that was looked up.
+    fn index_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
+        let at = self.keys.binary_search_by(|state| state.key[..].cmp(key));
+        at.map_err(|_| Misplaced::here())
     }
 
     /// The keys that the batch writes.
@@ -218,12 +223,11 @@ impl Replaced {
         let mut cancel = |at: usize, old: &[u8]| {
             let write = known.own(at);
             // A deleted record has no new values.
-            let stays = new.get(write.key).map_or(&[][..], Vec::as_slice);
-            cancel_record(layout, writes, write, old, stays)
+            let new_values = new.get(write.key).map_or(&[][..], Vec::as_slice);
+            cancel_record(layout, writes, write, old, new_values)
         };
         // Attributes declared later are in the JSON only.
-        let late = layout.has_late_attributes();
-        let mut bodies = if late {
+        let mut bodies = if layout.has_late_attributes() {
             Bodies::new(layout, snapshot)?
         } else {
             Bodies::not_needed(snapshot)
@@ -246,17 +250,18 @@ impl Replaced {
         })
     }
 
-    /// Logs the replaced records for the feed: the number of each write, and its stored form.
+    /// Logs the replaced records for the feed, in the tree `old_records`: the number of each write,
+    /// and its stored form.
     fn log_replaced(
         &self,
-        old: TreeId,
+        old_records: TreeId,
         layout: &Layout,
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> esker_lsm::Result<()> {
         for state in self.written() {
             let mut log = |seq: Seq, stored: &[u8]| {
-                batch.also_parts(old, &state.key, &[&seq.to_le_bytes(), stored])
+                batch.also_parts(old_records, &state.key, &[&seq.to_le_bytes(), stored])
             };
             match snapshot.get_in_memory(layout.data, &state.key) {
                 Some(Found { seq, kind, value }) if seq > self.seq => {
@@ -267,8 +272,10 @@ impl Replaced {
                     }
                 }
                 _ => {
-                    if let (Some(seq), Some(stored)) = (state.record.seq, &state.stored) {
-                        log(seq, stored)?;
+                    if let Some(seq) = state.record.seq {
+                        // The lookup reads the stored records of all written keys if they are
+                        // logged.
+                        log(seq, state.stored.as_ref().ok_or_else(|| Misplaced::here())?)?;
                     }
                 }
             }
@@ -293,8 +300,8 @@ impl Replaced {
         let at_commit = maintenance::strategy_of(layout.stored.settings.maintenance).at_commit();
         let current = self.current_records(layout, at_commit, snapshot)?;
         self.check_conditions(&current, touched, expected)?;
-        if let Some(old) = layout.old {
-            self.log_replaced(old, layout, batch, snapshot)?;
+        if let Some(old_records) = layout.old {
+            self.log_replaced(old_records, layout, batch, snapshot)?;
         }
         let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(());
@@ -353,7 +360,7 @@ impl Replaced {
     ) -> std::result::Result<(), Conflict> {
         debug_assert_eq!(current.len(), self.keys.len());
         let record_of = |key: &[u8], as_stored: bool| {
-            let record = current.item(self.place_of(key)?)?;
+            let record = current.item(self.index_of(key)?)?;
             Ok::<_, Misplaced>(record.counted(as_stored))
         };
         for expected in expected {
@@ -529,10 +536,10 @@ fn cancel_record(
             had.push(value.to_vec());
             false
         });
-        let has = new.iter().filter(|new| new.id == attribute.id);
+        let has = new.iter().filter(|value| value.id == attribute.id);
         attribute.tokenizer.each_lost(
             had.iter().map(Vec::as_slice),
-            has.map(|new| new.value.as_slice()),
+            has.map(|value| value.value.as_slice()),
             |value| {
                 let index_entry = IndexEntry {
                     attribute,

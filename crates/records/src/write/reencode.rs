@@ -21,14 +21,14 @@ impl DatasetWrites {
     /// [`Error::UnknownDataset`] if the dataset was dropped; [`Error::Record`] if a record does not
     /// fit a new attribute.
     pub(super) fn renew(&mut self) -> Result<()> {
-        let snapshot = self.dataset.shared.group.snapshot();
-        let current = &self.dataset.current;
-        let Some(data) = snapshot.version().trees.get(&current.data) else {
-            return Err(Error::unknown_dataset(current.name()));
+        let snapshot = self.dataset.store.group.snapshot();
+        let state = &self.dataset.state;
+        let Some(data) = snapshot.version().trees.get(&state.data) else {
+            return Err(Error::unknown_dataset(state.name()));
         };
-        let layout = current.layout_in(snapshot.version());
+        let layout = state.layout_in(snapshot.version());
         if !layout.is_of(&data.config) {
-            // The engine would refuse the batch again, for ever.
+            // The engine would refuse the batch each time.
             return Err(Misplaced::here().into());
         }
         if Arc::ptr_eq(&layout, &self.layout) {
@@ -54,8 +54,8 @@ impl DatasetWrites {
         result
     }
 
-    /// Adds the writes of `old`, encoded for `layout`, again. `rule` gives the rule for the key of
-    /// each write, from its ordinal and its key; `None` leaves the write out.
+    /// Adds the writes of `old`, encoded for `layout`, again. `rule` returns the rule for the key
+    /// of each write, from its ordinal and its key; `None` drops the write.
     fn add_again(
         &mut self,
         old: &Writes,
@@ -101,7 +101,7 @@ impl DatasetWrites {
                 1 => {
                     inserted.insert(last.key.clone());
                 }
-                _ => return Err(self.exists(&last.key)),
+                _ => return Err(self.exists_error(&last.key)),
             }
         }
         if replaced.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {

@@ -27,6 +27,7 @@ use esker_model::record::RecordRef;
 use esker_model::schema::{Type, Value, compound_text};
 
 use super::batch::DatasetWrites;
+use super::pre_images::Conflict;
 use crate::catalog::{Layout, UniqueIndex};
 use crate::error::{Error, NotUnique, Result};
 use crate::index::staging::each_staged;
@@ -47,7 +48,7 @@ pub(crate) struct Holders<'a> {
 
 /// A key that an index has for a value.
 pub(crate) struct Holder {
-    /// The place of the value among the searched ones.
+    /// The index of the value among the searched ones.
     pub(crate) value_at: usize,
     pub(crate) key: Vec<u8>,
     pub(crate) seq: Seq,
@@ -80,7 +81,7 @@ impl<'a> Holders<'a> {
     }
 
     /// Adds the keys that an index and its staging tree have for `value`, also obsolete ones.
-    /// `value_at` is the place of the value among the searched ones.
+    /// `value_at` is the index of the value among the searched ones.
     ///
     /// # Errors
     /// Any read error.
@@ -117,7 +118,7 @@ impl<'a> Holders<'a> {
     }
 
     /// Keeps the keys whose records are current: the search found the entry of their last write.
-    /// Sorts by key, then by the place of the value.
+    /// Sorts by key, then by the index of the value.
     ///
     /// # Errors
     /// Any read error.
@@ -125,16 +126,16 @@ impl<'a> Holders<'a> {
         holding.sort_by(|a, b| (&a.key, a.value_at, a.seq).cmp(&(&b.key, b.value_at, b.seq)));
         let keys: Vec<&[u8]> = holding.iter().map(|holder| holder.key.as_slice()).collect();
         let mut is_current = vec![false; keys.len()];
-        let mut note = |place: usize, record: esker_lsm::Found| {
-            *is_current.own_mut(place) =
-                record.seq == holding.own(place).seq && !self.has_expired_for_good(&record.value);
+        let mut note = |at: usize, record: esker_lsm::Found| {
+            *is_current.own_mut(at) =
+                record.seq == holding.own(at).seq && !self.has_expired_for_good(&record.value);
         };
         let cost = Cost::default();
         (self.snapshot).visit_batch(self.layout.data, &keys, &cost, &mut note)?;
-        let mut place = 0;
+        let mut at = 0;
         holding.retain(|_| {
-            place += 1;
-            *is_current.own(place - 1)
+            at += 1;
+            *is_current.own(at - 1)
         });
         Ok(())
     }
@@ -184,11 +185,11 @@ pub(crate) fn each_unique(
 
 /// A value that a record of the batch has.
 struct Claim {
-    /// The place of its index among the unique ones.
+    /// The position of its index among the unique ones.
     index: usize,
     value: Vec<u8>,
     key: Vec<u8>,
-    /// The place of the record in the batch.
+    /// The ordinal of the record's write in the batch.
     ordinal: usize,
 }
 
@@ -241,7 +242,7 @@ impl Claims {
         }
         let indexes = part.layout.unique_indexes();
         let name = part.dataset.name();
-        let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.shared.group);
+        let holders = Holders::new(&name, &part.layout, snapshot, &part.dataset.store.group);
         let written = StateAfterBatch::of(part, &indexes, &holders)?;
         let claims = written.claims;
         for pair in claims.windows(2) {
@@ -278,16 +279,16 @@ impl Claims {
         Ok((!trees.is_empty()).then_some(Claims { trees, seq }))
     }
 
-    /// Called under the writer lock; `snapshot` has everything before the batch.
+    /// Checks that the result of the search is current. Called under the writer lock; `snapshot`
+    /// has everything before the batch.
     ///
     /// # Errors
-    /// [`esker_lsm::Error::Conflict`] if a later write than the search saw may have given a record
-    /// one of the values: the search must be repeated.
-    pub(super) fn complete(&self, snapshot: &Snapshot) -> esker_lsm::Result<()> {
-        let overtaken = || esker_lsm::Error::Conflict("the batch was overtaken".to_string());
+    /// [`Conflict::Changed`] if a later write than the search saw may have given a record one of
+    /// the values; any read error.
+    pub(super) fn check_current(&self, snapshot: &Snapshot) -> std::result::Result<(), Conflict> {
         // Entries of later writes are in the memtables, unless these were flushed.
         if snapshot.flushed() > self.seq {
-            return Err(overtaken());
+            return Err(Conflict::Changed);
         }
         for SearchedTree { tree, heads } in &self.trees {
             let mut newer = snapshot.components(*tree);
@@ -306,7 +307,7 @@ impl Claims {
                 cursor.seek_first()?;
                 while cursor.valid() {
                     if cursor.seq() > self.seq && cursor.kind() != Kind::Delete {
-                        return Err(overtaken());
+                        return Err(Conflict::Changed);
                     }
                     cursor.next()?;
                 }
@@ -318,9 +319,9 @@ impl Claims {
 
 /// The state of the written keys after the batch.
 struct StateAfterBatch {
-    /// The place of the last write of each key.
+    /// The ordinal of the last write of each key.
     last: HashMap<Vec<u8>, usize>,
-    /// Ordered by index, value and place in the batch.
+    /// Ordered by index, value and ordinal.
     claims: Vec<Claim>,
 }
 

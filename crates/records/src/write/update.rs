@@ -61,7 +61,7 @@ impl Handle {
                 Update::Delete | Update::Keep => return Ok(old),
             }
             batch.expect(key, old.as_ref().map(Record::seq));
-            match commit(std::slice::from_mut(&mut batch), self.shared.durability) {
+            match commit(std::slice::from_mut(&mut batch), self.store.durability) {
                 Ok(()) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
                 // Another record has the value, perhaps because of a commit that has changed this

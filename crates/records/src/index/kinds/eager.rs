@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::index::build::{Build, ListBuilder, WritePiece};
 use crate::index::cost::{Access, Figures};
 use crate::index::estimate::{Postings, ValuePosition};
-use crate::index::purge::PostingFilterFactory;
+use crate::index::posting_filter::PostingFilterFactory;
 use crate::index::{
     Attribute, BestCandidates, Completion, DeferredChange, Entry, IndexEntry, IndexType, Lookup,
     Range, Recency, VisitPosting, Writes,

@@ -15,8 +15,8 @@ use crate::index::build::{Build, ListBuilder, WritePiece};
 use crate::index::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use crate::index::estimate::{Postings, ValuePosition};
 use crate::index::kind::EntryWrites;
+use crate::index::posting_filter::PostingFilterFactory;
 use crate::index::posting_merge::PostingOperator;
-use crate::index::purge::PostingFilterFactory;
 use crate::index::walk::walk;
 use crate::index::{
     Attribute, BestCandidates, Entry, IndexEntry, IndexType, Lookup, Range, Recency, VisitPosting,

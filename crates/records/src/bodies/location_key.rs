@@ -1,4 +1,4 @@
-//! The place of a record in the location tree.
+//! The keys of the location tree, in a dataset stored by location.
 
 use esker_lsm::Seq;
 use esker_model::record::RecordRef;
@@ -10,7 +10,7 @@ use crate::index::Attribute;
 ///
 /// # Errors
 /// Damage if the head is malformed, or has no point.
-pub(super) fn place_of(attribute: &Attribute, key: &[u8], head: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn location_key(attribute: &Attribute, key: &[u8], head: &[u8]) -> Result<Vec<u8>> {
     let record = RecordRef::parse(head);
     let point = record.and_then(|record| {
         let mut values = record.attributes();
@@ -32,4 +32,10 @@ pub(super) fn missing(attribute: &Attribute, seq: Seq) -> Error {
     Error::damaged(format!(
         "the record of write {seq} is not stored at the location of its point at {path}"
     ))
+}
+
+/// The error of a head in a dataset that is not stored by location.
+#[cold]
+pub(super) fn no_location_tree() -> Error {
+    Error::damaged("a stored record has no JSON, and the dataset is not stored by location")
 }

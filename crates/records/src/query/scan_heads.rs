@@ -1,4 +1,4 @@
-//! Scans of a dataset whose bodies are stored apart, for answers that need them.
+//! Scans of a dataset whose bodies are stored separately, for answers that need them.
 //!
 //! The heads show which records are current, and decide the conditions as far as they can. If few
 //! heads remain, the scan looks their bodies up. If many remain, a second scan reads all records
@@ -16,8 +16,8 @@ use crate::bodies::{self, Bodies, ReadAhead, StoredRecord};
 use crate::error::Result;
 use crate::store::{View, has_expired};
 
-/// A scan of a dataset whose bodies are stored apart.
-pub(super) struct ScanApart<'a> {
+/// A scan of a dataset whose bodies are stored separately.
+pub(super) struct HeadScan<'a> {
     pub(super) view: &'a View,
     pub(super) admission: Admission<'a>,
     /// True if heads are enough to decide the conditions.
@@ -38,7 +38,7 @@ const MAX_HELD: u64 = 16 << 10;
 /// The size of the first batch of lookups.
 const FIRST_BATCH: usize = 256;
 
-impl ScanApart<'_> {
+impl HeadScan<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
     /// unless it has expired.
     fn may_answer(&self, stored: &[u8]) -> Result<bool> {
@@ -48,24 +48,24 @@ impl ScanApart<'_> {
         Ok(!has_expired(self.admission.snapshot, stored))
     }
 
-    /// Passes a record whose head may answer to `to`, if the record answers the query.
+    /// Passes a record whose head may answer to `receiver`, if the record answers the query.
     fn offer(
         &self,
         key: &[u8],
         seq: Seq,
         record: &mut dyn FnMut() -> Slice,
-        to: &mut dyn TakeScanned,
+        receiver: &mut dyn TakeScanned,
     ) -> Result<ControlFlow<()>> {
         let answers = self.heads_decide || self.admission.decide(&record())? == Decision::Admitted;
-        if answers && to.wants(seq) {
-            to.take(key, seq, record)
+        if answers && receiver.wants(seq) {
+            receiver.take(key, seq, record)
         } else {
             Ok(ControlFlow::Continue(()))
         }
     }
 
-    /// Passes the records that answer to `to`, by key. Returns the number of entries scanned.
-    pub(super) fn by_key(&self, to: &mut dyn TakeScanned) -> Result<u64> {
+    /// Passes the records that answer to `receiver`, by key. Returns the number of entries scanned.
+    pub(super) fn by_key(&self, receiver: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
@@ -74,7 +74,7 @@ impl ScanApart<'_> {
         let mut ahead = ReadAhead::new();
         while cursor.valid() && !has_ended {
             scanned += 1;
-            if to.wants(cursor.seq()) && self.may_answer(cursor.value())? {
+            if receiver.wants(cursor.seq()) && self.may_answer(cursor.value())? {
                 ahead.push(cursor.key(), cursor.seq(), cursor.value_slice());
             }
             cursor.next()?;
@@ -82,7 +82,9 @@ impl ScanApart<'_> {
                 ahead.fill(layout, snapshot, self.body_cost)?;
                 while !has_ended && let Some(head) = ahead.pop() {
                     let record = &mut || head.stored.clone();
-                    has_ended = self.offer(&head.key, head.seq, record, to)?.is_break();
+                    has_ended = self
+                        .offer(&head.key, head.seq, record, receiver)?
+                        .is_break();
                 }
             }
         }
@@ -90,10 +92,10 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// As [`ScanApart::by_key`], but in another order: first the records that have their bodies;
-    /// then the others, looked up in batches, each in location order, or all by one scan in
-    /// location order.
-    pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
+    /// As [`HeadScan::by_key`], in no particular order. Passes on the records that have their
+    /// bodies while it scans the heads. Then it reads the other bodies: by lookups in batches, or,
+    /// if they are many, by one scan of the location tree.
+    pub(super) fn in_any_order(&self, receiver: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
         let most_lookups = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MAX_HELD) as usize;
@@ -106,9 +108,11 @@ impl ScanApart<'_> {
         while cursor.valid() && !has_ended {
             scanned += 1;
             let (key, seq) = (cursor.key(), cursor.seq());
-            if to.wants(seq) && self.may_answer(cursor.value())? {
+            if receiver.wants(seq) && self.may_answer(cursor.value())? {
                 if !RecordRef::lacks_body(cursor.value()) {
-                    has_ended = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
+                    has_ended = receiver
+                        .take(key, seq, &mut || cursor.value_slice())?
+                        .is_break();
                 } else if to_look_up.len() < most_lookups && to_scan_for.is_empty() {
                     to_look_up.push(StoredRecord::new(key, seq, cursor.value_slice().compact()));
                 } else {
@@ -124,24 +128,25 @@ impl ScanApart<'_> {
             return Ok(scanned);
         }
         if to_scan_for.is_empty() {
-            self.look_up(&to_look_up, &mut bodies, to)?;
+            self.look_up(&to_look_up, &mut bodies, receiver)?;
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
-            self.offer(key, seq, record, to)
+            self.offer(key, seq, record, receiver)
         };
         bodies::scan_by_location(layout, snapshot, &to_scan_for, self.body_cost, visit)?;
         Ok(scanned)
     }
 
-    /// Looks up the bodies of heads and passes the records that answer to `to`, until it breaks.
+    /// Looks up the bodies of heads and passes the records that answer to `receiver`, until it
+    /// breaks.
     /// Batches double: small ones first, because a receiver that breaks early wastes the rest of
     /// its batch; then large ones, because neighbours share blocks.
     fn look_up(
         &self,
         heads: &[StoredRecord],
         bodies: &mut Bodies<'_>,
-        to: &mut dyn TakeScanned,
+        receiver: &mut dyn TakeScanned,
     ) -> Result<()> {
         let mut rest = heads;
         let mut batch_size = FIRST_BATCH;
@@ -157,7 +162,9 @@ impl ScanApart<'_> {
                 if !has_ended {
                     let head = batch.item(at)?;
                     let record = &mut || record.clone();
-                    has_ended = self.offer(&head.key, head.seq, record, to)?.is_break();
+                    has_ended = self
+                        .offer(&head.key, head.seq, record, receiver)?
+                        .is_break();
                 }
                 Ok(())
             };

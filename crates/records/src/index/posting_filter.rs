@@ -1,5 +1,5 @@
-//! The compaction filter that drops the postings of obsolete writes. A list is one entry with many
-//! index entries, so the engine cannot drop them by the entry's number.
+//! The compaction filter that drops the postings of obsolete writes from lists. The engine drops
+//! entries by their number; a list is one entry with the postings of many writes.
 
 use esker_lsm::Seq;
 use esker_lsm::merge::{
@@ -44,7 +44,7 @@ impl CompactionFilterFactory for PostingFilterFactory {
     }
 }
 
-/// The filter of one compaction.
+/// The filter of one compaction, with the writes that are obsolete when it begins.
 struct PostingFilter(ObsoleteWrites);
 
 impl CompactionFilter for PostingFilter {
@@ -75,6 +75,7 @@ fn without_obsolete(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) 
         if !posting.cancel && is_obsolete(posting.seq) {
             dropped = true;
         } else if !writer.push(posting) {
+            debug_assert!(false, "a part of an ordered list is in order");
             return None;
         }
     }
