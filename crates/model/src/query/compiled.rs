@@ -4,7 +4,7 @@
 use super::compound::{self, FieldTest, FieldWalk};
 use super::constraint::{self, Constraint, Sought};
 use super::place_time::{self, Window};
-use super::{Driver, Estimate, KeySpans, Lists, Shape};
+use super::{Attribute, Driver, Estimate, KeySpans, Lists, Shape};
 use crate::condition::{Expr, Filter, Formula, Predicate, Test};
 use crate::error::Error;
 use crate::geometry::Space;
@@ -97,13 +97,17 @@ impl Compiled {
                 .filter_map(|test| Some((*test, filter.tests().get(*test)?)));
             let window = |test: usize| {
                 let constraint = self.constraints.get(self.place(test)?)?;
-                let ty = shape.attribute(constraint.attribute)?.ty;
+                let Attribute { ty, lenient, .. } = shape.attribute(constraint.attribute)?;
+                // The index lacks numbers beyond all times, which only lenient fields have.
+                if *lenient && !ty.is_time() {
+                    return None;
+                }
                 // If other values may satisfy the test, its range does not bound the times.
                 let ([range], Sought::Values) = (constraint.ranges.as_slice(), &constraint.sought)
                 else {
                     return None;
                 };
-                Window::of(range, ty)
+                Window::of(range, *ty)
             };
             if let Some(found) = place_time::combine(attribute, tests, &window)? {
                 self.implied.push(Implied {

@@ -38,6 +38,8 @@ mod bucket;
 mod compiled;
 mod compound;
 mod constraint;
+#[cfg(test)]
+mod constraint_tests;
 mod driver;
 mod estimate;
 mod first;
