@@ -474,9 +474,9 @@ impl Collector<'_> {
         self.negative_zero |= !fits && is_negative_zero(found);
     }
 
-    /// Combines the values of attributes of several fields.
+    /// Combines the values of attributes of several fields, unless the record is refused.
     fn combine(&mut self) {
-        if self.extraction.compounds.is_empty() {
+        if self.extraction.compounds.is_empty() || self.error.is_some() {
             return;
         }
         self.out.fields.sort();
