@@ -46,6 +46,8 @@ mod first;
 mod group;
 mod group_state;
 mod grouping;
+#[cfg(test)]
+mod grouping_tests;
 mod groups;
 mod key_spans;
 mod latest;
