@@ -164,8 +164,7 @@ impl Compiled {
         let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         // A field that is declared with another type than the key compares other values.
         let is_other = |path: &Path| {
-            let declared = shape.attributes.iter().find(|a| a.path == *path);
-            declared.is_some_and(|attribute| {
+            shape.declared(path).is_some_and(|attribute| {
                 let is_same = matches!(
                     (ty, attribute.ty),
                     (KeyType::Int | KeyType::Fields, Type::Int)

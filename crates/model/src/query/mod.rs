@@ -60,6 +60,8 @@ mod planner;
 #[cfg(test)]
 mod planner_tests;
 mod points;
+#[cfg(test)]
+mod points_tests;
 mod rank;
 mod recency;
 mod request;
