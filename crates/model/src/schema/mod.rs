@@ -63,4 +63,6 @@ pub use wanted::{Remark, Wanted, WantedField};
 #[cfg(test)]
 mod extract_tests;
 #[cfg(test)]
+mod point_tests;
+#[cfg(test)]
 mod tests;

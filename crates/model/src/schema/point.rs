@@ -14,11 +14,17 @@
 //! bits of the coordinates' encodings. Both grow with the coordinates, so the points in a rectangle
 //! have cells in the rectangle of its corners' cells.
 
-use super::path::Path;
-use super::scalars::{decode_float, encode_float};
-use super::values::{Scalar, Values};
-use esker_coding::Reader;
+use std::ops::ControlFlow;
 
+use esker_coding::{Own, Reader};
+
+use super::at_path::Found;
+use super::found::{describe, nearest_float};
+use super::path::Path;
+use super::readable::without_repeated_names;
+use super::scalars::{decode_float, encode_float};
+use super::types::Type;
+use super::walk::{Numbers, Rest, Sink, Trie};
 use crate::error::{Error, Result};
 use crate::geometry::{Bounds, Point, Space};
 
@@ -169,6 +175,19 @@ pub fn coordinate_paths(path: &Path) -> Result<Vec<Path>> {
 /// The field of a GeoJSON point with its coordinates.
 pub(super) const COORDINATES: &str = "coordinates";
 
+/// A part of a point, by the path of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The first coordinate.
+    X,
+    /// The second coordinate.
+    Y,
+    /// The next coordinate of an array.
+    Next,
+    /// The same, or a GeoJSON object around the array.
+    Place,
+}
+
 /// The coordinates found for a point of a record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Coordinates {
@@ -185,7 +204,7 @@ pub(super) struct Coordinates {
 impl Coordinates {
     /// Takes a number: the first (`Some(true)`) or the second coordinate, or the next one of an
     /// array.
-    pub(super) fn take(&mut self, first: Option<bool>, value: f64) {
+    fn take(&mut self, first: Option<bool>, value: f64) {
         let place = match first {
             Some(true) => &mut self.x,
             Some(false) => &mut self.y,
@@ -206,14 +225,30 @@ impl Coordinates {
     }
 
     /// Notes that an object begins at the path.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         if std::mem::replace(&mut self.is_object, true) {
             self.refuse("more than one point");
         }
     }
 
-    pub(super) fn refuse(&mut self, found: &'static str) {
+    fn refuse(&mut self, found: &'static str) {
         self.wrong.get_or_insert(found);
+    }
+
+    /// Takes the value of a part of the point.
+    pub(super) fn see(&mut self, part: Part, found: Found<'_>) {
+        let first = match part {
+            Part::X => Some(true),
+            Part::Y => Some(false),
+            Part::Next | Part::Place => None,
+        };
+        match found {
+            Found::Null => {}
+            Found::Object if part == Part::Place => self.begin(),
+            Found::Int(v) => self.take(first, nearest_float(v)),
+            Found::Float(v) | Found::Long(_, v) => self.take(first, v),
+            found => self.refuse(describe(Type::Float, found)),
+        }
     }
 
     /// The place. The error names the value that cannot be a part of a point.
@@ -246,9 +281,9 @@ pub(super) enum Place {
 /// Reads the point at a path in JSON texts.
 #[derive(Debug, Clone)]
 pub struct PointAt {
-    values: Values,
-    /// Each coordinate has its own path.
-    is_pair: bool,
+    trie: Trie,
+    /// The parts at each target of the trie.
+    parts: [Part; 2],
 }
 
 impl PointAt {
@@ -257,33 +292,63 @@ impl PointAt {
     /// # Errors
     /// The errors of [`coordinate_paths`].
     pub fn new(path: &Path) -> Result<PointAt> {
+        let mut trie = Trie::new();
+        let mut parts = [Part::X, Part::Y];
         let mut paths = coordinate_paths(path)?;
-        let is_pair = paths.len() == 2;
-        if !is_pair {
+        if paths.len() == 1 {
+            parts = [Part::Place, Part::Next];
             paths.push(path.child(COORDINATES));
         }
-        Ok(PointAt {
-            values: Values::new(&paths),
-            is_pair,
-        })
+        for (path, target) in paths.iter().zip(0..) {
+            trie.add(path, target, Numbers::Exact);
+        }
+        Ok(PointAt { trie, parts })
     }
 
     /// The point; `None` if there is nothing at the path, or no valid point.
     pub fn find(&self, space: Space, json: &[u8]) -> Option<Point> {
-        let mut found = Coordinates::default();
-        self.values.visit(json, &mut |path, scalar| {
-            let first = self.is_pair.then_some(path == 0);
-            match scalar.as_f64() {
-                Some(value) => found.take(first, value),
-                None => found.refuse(match scalar {
-                    Scalar::Bool(_) => "bool",
-                    _ => "string",
-                }),
-            }
-        });
-        match found.point(space) {
+        let text = std::str::from_utf8(json).ok()?;
+        let mut found = self.walk(text)?;
+        if found.is_repeated {
+            found = self.walk(&without_repeated_names(text)?)?;
+        }
+        match found.coordinates.point(space) {
             Ok(Place::At(point)) => Some(point),
             _ => None,
         }
+    }
+
+    /// What is found in a text; `None` if it is not JSON.
+    fn walk(&self, text: &str) -> Option<Seen> {
+        let mut seen = Seen {
+            parts: self.parts,
+            coordinates: Coordinates::default(),
+            is_repeated: false,
+        };
+        let mut input = serde_json::Deserializer::from_str(text);
+        let walked = self.trie.walk(&mut input, Rest::Skipped, &mut seen);
+        (walked.is_ok() || seen.is_repeated).then_some(seen)
+    }
+}
+
+/// The parts of a point that a walk finds.
+struct Seen {
+    parts: [Part; 2],
+    coordinates: Coordinates,
+    is_repeated: bool,
+}
+
+impl Sink for Seen {
+    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        for target in targets {
+            let part = self.parts.own(*target as usize);
+            self.coordinates.see(*part, found);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
+        ControlFlow::Break(())
     }
 }
