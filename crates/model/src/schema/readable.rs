@@ -73,10 +73,10 @@ impl<'de> Visitor<'de> for Everything {
     }
 }
 
-/// The only name of the map as which the parser gives a number that is not an integer of 64 bits, if
-/// some crate of the program turns on its feature `arbitrary_precision`. The value is the number's
-/// text, an owned one; strings of a record are never owned, so that an object of a record with this
-/// name is told apart.
+/// The only name of the map that the parser gives for a number that is not an integer of 64 bits,
+/// if some crate of the program turns on its feature `arbitrary_precision`. The value is the text
+/// of the number, which is owned. The parser owns no string of a record, so that an object with
+/// this name in a record differs.
 pub(super) const NUMBER: &str = "$serde_json::private::Number";
 
 /// The value of the name [`NUMBER`]: the text of a number, or none if it is any other JSON.

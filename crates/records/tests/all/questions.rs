@@ -187,7 +187,7 @@ impl Asker<'_> {
             let one = match self.rng.usize(0..5) {
                 0 => By::Day("t"),
                 1 => By::Month("t"),
-                2 => By::Two("x"),
+                2 => By::Two(["x", "u"][self.rng.usize(0..2)]),
                 _ => By::Value(self.path()),
             };
             if by.iter().all(|known| known.path() != one.path()) {
