@@ -98,16 +98,13 @@ impl Compiled {
             let window = |test: usize| {
                 let constraint = self.constraints.get(self.place(test)?)?;
                 let Attribute { ty, lenient, .. } = shape.attribute(constraint.attribute)?;
-                // The index lacks numbers beyond all times, which only lenient fields have.
-                if *lenient && !ty.is_time() {
-                    return None;
-                }
                 // If other values may satisfy the test, its range does not bound the times.
                 let ([range], Sought::Values) = (constraint.ranges.as_slice(), &constraint.sought)
                 else {
                     return None;
                 };
-                Window::of(range, *ty)
+                // The index lacks numbers beyond all times, which only lenient fields have.
+                Window::of(range, *ty).filter(|w| !lenient || ty.is_time() || w.has_all)
             };
             if let Some(found) = place_time::combine(attribute, tests, &window)? {
                 self.implied.push(Implied {
