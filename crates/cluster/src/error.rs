@@ -25,7 +25,7 @@ pub enum Error {
     Exists(String),
     /// The input does not fit; the text says what and why.
     BadInput(String),
-    /// A sum, or the begin of a bucket, is too large to be represented exactly.
+    /// A sum is too large to be represented exactly.
     Overflow(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),

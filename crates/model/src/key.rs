@@ -114,6 +114,18 @@ mod tests {
         let unreadable = Key::parse(KeyType::Int, "seven").unwrap_err();
         assert!(matches!(unreadable, KeyError::Unreadable { .. }));
         assert!(unreadable.to_string().contains("seven"), "{unreadable}");
+        for v in [
+            i128::from(u64::MAX) + 1,
+            i128::from(i64::MIN) - 1,
+            i128::MAX,
+        ] {
+            let beyond = Key::new(KeyType::Int, &Value::Int(v)).unwrap_err();
+            assert!(beyond.to_string().contains(&v.to_string()), "{beyond}");
+        }
+        for v in [i128::from(u64::MAX), i128::from(i64::MIN)] {
+            let key = Key::new(KeyType::Int, &Value::Int(v)).unwrap();
+            assert_eq!(key.value(), Value::Int(v));
+        }
         assert_eq!(
             crate::Error::from(KeyError::Empty),
             crate::Error::bad_input("the key is empty")

@@ -1,6 +1,8 @@
 //! JSON merge patches (RFC 7396), from text to text. Members that a patch does not name keep their
 //! bytes, so numbers of any length and the order of members survive.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -39,6 +41,10 @@ fn merge(
     let patch = members(patch)?;
     let target = target.filter(|target| is_object(target));
     let target = target.map(members).transpose()?.unwrap_or_default();
+    // Both may have many members.
+    let patches: HashMap<&str, &RawValue> =
+        (patch.iter().map(|(name, value)| (name.as_str(), *value))).collect();
+    let known: HashSet<&str> = target.iter().map(|(name, _)| name.as_str()).collect();
     let mut begin = '{';
     let mut member = |name: &str, out: &mut String| -> Result<(), String> {
         out.push(begin);
@@ -47,22 +53,21 @@ fn merge(
         out.push(':');
         Ok(())
     };
-    let named = |name: &str| patch.iter().find(|(other, _)| other == name);
     for (name, value) in &target {
-        match named(name) {
+        match patches.get(name.as_str()) {
             None => {
                 member(name, out)?;
                 out.push_str(value.get());
             }
-            Some((_, patch)) if is_null(patch) => {}
-            Some((_, patch)) => {
+            Some(patch) if is_null(patch) => {}
+            Some(patch) => {
                 member(name, out)?;
                 merge(Some(value), patch, depth, out)?;
             }
         }
     }
     for (name, value) in &patch {
-        if !is_null(value) && !target.iter().any(|(other, _)| other == name) {
+        if !is_null(value) && !known.contains(name.as_str()) {
             member(name, out)?;
             merge(None, value, depth, out)?;
         }
@@ -94,7 +99,7 @@ fn members(object: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut members: Vec<(String, &'de RawValue)> = Vec::new();
-            let mut places = std::collections::HashMap::new();
+            let mut places = HashMap::new();
             while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
                 let place = *places.entry(name.clone()).or_insert(members.len());
                 match members.get_mut(place) {
@@ -158,6 +163,19 @@ mod tests {
         assert_eq!(merged(r#"{"a":1,"b":2,"a":3}"#, "{}"), r#"{"a":3,"b":2}"#);
         assert_eq!(merged("{}", r#"{"a":null,"a":4}"#), r#"{"a":4}"#);
         assert_eq!(merged(r#"{"a":1}"#, r#"{"a":4,"a":null}"#), "{}");
+    }
+
+    /// Each name with each would take hours.
+    #[test]
+    fn many_members_are_merged_with_many() {
+        const MANY: usize = 1 << 19;
+        let object = |from: usize, value: &str| {
+            let members = (from..from + MANY).map(|n| format!("\"member-{n}\":{value}"));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        };
+        let merged = merged(&object(0, "1"), &object(MANY / 2, "[]"));
+        let (half, rest) = (merged.matches(":1").count(), merged.matches(":[]").count());
+        assert_eq!((half, rest), (MANY / 2, MANY));
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! Floats are read to the last bit, whichever features `serde_json` is built with. Built alone
-//! (`cargo test -p esker-model`), this crate has none of the features that change how numbers are
-//! read.
+//! Numbers are read for what they are, floats to the last bit, whichever features `serde_json` is
+//! built with. Built alone (`cargo test -p esker-model`), this crate has none of the features that
+//! change how numbers are read, and with its own feature `arbitrary-precision` that one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use esker_model::Key;
 use esker_model::condition::{Expr, Filter, field};
 use esker_model::definition::{DatasetDef, Index, StoredAttribute, StoredChange, StoredDef};
 use esker_model::geometry::{Area, Point, Space};
 use esker_model::schema::{
-    Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, other,
+    Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, Wanted, other,
 };
 
 fn path(text: &str) -> Path {
@@ -175,6 +176,110 @@ fn what_is_no_number_or_beyond_all_floats_is_refused() {
             "{text}"
         );
     }
+}
+
+/// The decoded values of an attribute in a record with a value at `n`, with the stand-in as none;
+/// `None` if the record is refused.
+fn values_of(at: &str, ty: Type, lenient: bool, value: &str) -> Option<Vec<Option<Value>>> {
+    let wanted = Wanted::new(path(at), ty).lenient(lenient);
+    let extraction = Extraction::of((path("id"), KeyType::Int), vec![wanted]);
+    let mut out = Extracted::default();
+    let record = format!(r#"{{"id": 7, "n": [{value}], "x": {{"y": [{value}]}}}}"#);
+    extraction.extract_new(record.as_bytes(), &mut out).ok()?;
+    let values = out.values(0).map(|bytes| {
+        let value = || Value::decode(ty, &mut esker_coding::Reader::new(bytes)).unwrap();
+        (Some(bytes) != other(ty)).then(value)
+    });
+    Some(values.collect())
+}
+
+/// A parser may give a number as a map with its text (the feature `arbitrary_precision`).
+#[test]
+fn a_number_is_no_object() {
+    let int = |v| Some(vec![Some(Value::Int(v))]);
+    for (number, as_int) in [
+        ("0", int(0)),
+        ("-0", int(0)),
+        ("18446744073709551615", int(i128::from(u64::MAX))),
+        ("-9223372036854775808", int(i128::from(i64::MIN))),
+        ("18446744073709551616", None),
+        ("-9223372036854775809", None),
+        ("1.0", None),
+        ("1.5", None),
+        ("-0.0", None),
+        ("1e2", None),
+        ("1E-2", None),
+    ] {
+        let values = |ty, lenient| values_of("n", ty, lenient, number);
+        assert_eq!(values(Type::Int, false), as_int, "{number}");
+        let lenient = as_int.clone().or(Some(vec![None]));
+        // A lenient field takes the text for what it is.
+        if number != "-0" {
+            assert_eq!(values(Type::Int, true), lenient, "{number}");
+        }
+        for ty in [Type::String, Type::Bool] {
+            assert_eq!(values(ty, false), None, "{ty} {number}");
+            assert_eq!(values(ty, true), Some(vec![None]), "{ty} {number}");
+        }
+        let key = Key::parse(KeyType::Fields, &format!("[{number}]"));
+        assert!(
+            number == "-0" || key.is_ok() == as_int.is_some(),
+            "{number}"
+        );
+        let holds =
+            |expr: Expr| Filter::new(&expr).matches_json(format!("{{\"n\":{number}}}").as_bytes());
+        assert!(
+            holds(field("n").exists()) && !holds(field("n").eq("a")),
+            "{number}"
+        );
+        assert!(
+            holds(field("n").ge(0)) != number.starts_with("-9"),
+            "{number}"
+        );
+    }
+    // Beyond all floats: no reader could parse the record.
+    for number in ["1e400", "-1e309"] {
+        for at in ["n", "absent"] {
+            for ty in [Type::Int, Type::Float, Type::String] {
+                assert_eq!(values_of(at, ty, true, number), None, "{at} {ty} {number}");
+            }
+        }
+    }
+    let keys = Extraction::new((path("id"), KeyType::Int), Vec::new());
+    let mut out = Extracted::default();
+    for (key, is_key) in [("-0", true), ("5", true), ("1.0", false), ("1e0", false)] {
+        let record = format!(r#"{{"id": {key}}}"#);
+        let taken = keys.extract_new(record.as_bytes(), &mut out);
+        assert_eq!(taken.is_ok(), is_key, "{key}");
+    }
+}
+
+/// An object in a record that looks like a number of such a parser is an object nevertheless.
+#[test]
+fn an_object_is_no_number() {
+    const NAME: &str = "$serde_json::private::Number";
+    for value in [
+        "\"5\"",
+        "\"1.5\"",
+        "\"\\u0035\"",
+        "5",
+        "1.5",
+        "[1]",
+        "{}",
+        "null",
+        "true",
+    ] {
+        let object = format!(r#"{{"{NAME}":{value},"m":3}}"#);
+        for ty in [Type::Int, Type::String] {
+            let found = values_of("n", ty, false, &object);
+            assert_eq!(found, Some(Vec::new()), "{ty} {object}");
+        }
+        let below = values_of("n.m", Type::Int, false, &object);
+        assert_eq!(below, Some(vec![Some(Value::Int(3))]), "{object}");
+    }
+    let unreadable = format!(r#"{{"{NAME}":"\ud800"}}"#);
+    assert_eq!(values_of("n", Type::Int, false, &unreadable), None);
+    assert_eq!(values_of("absent", Type::Int, false, &unreadable), None);
 }
 
 /// The order of maps does not change the bytes on disk.

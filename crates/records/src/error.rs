@@ -53,8 +53,7 @@ pub enum Error {
     /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and
     /// why.
     BadInput(String),
-    /// A sum, or the begin of a bucket, is too large to be represented exactly. The text says of
-    /// which field.
+    /// A sum is too large to be represented exactly. The text says of which field.
     Overflow(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),

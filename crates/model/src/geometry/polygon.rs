@@ -39,9 +39,12 @@ enum Place {
     Inside,
 }
 
-/// About this number of edges share a slab, so that a point is compared with few of them.
+/// About this number of short edges share a slab, so that a point is compared with few of them.
+/// Edges over many slabs are above or below most points; there are fewer slabs then.
 const EDGES_PER_SLAB: usize = 8;
 const MAX_SLABS: usize = 4096;
+/// An edge is at most in so many slabs on average.
+const ENTRIES_PER_EDGE: usize = 16;
 
 /// A closed line. Its corners keep their coordinates: a longitude moved beyond 180 degrees would be
 /// rounded, and points on a border would no longer lie on it.
@@ -206,25 +209,44 @@ impl Ring {
             slabs: vec![Vec::new(); (edges.len() / EDGES_PER_SLAB).clamp(1, MAX_SLABS)],
             edges,
         };
-        for (at, edge) in ring.edges.iter().enumerate() {
+        ring.fill_slabs();
+        Ok(ring)
+    }
+
+    /// Distributes the edges over the slabs, of which as many are kept as bound the memory.
+    fn fill_slabs(&mut self) {
+        let entries = |ring: &Ring| -> usize {
+            let each = ring.edges.iter().flat_map(|edge| ring.slabs_of(edge));
+            each.map(|slabs| slabs.count()).sum()
+        };
+        // An edge has at most four ranges of slabs, so this ends with the last one.
+        while self.slabs.len() > 1 && entries(self) > ENTRIES_PER_EDGE * self.edges.len() {
+            self.slabs.truncate(self.slabs.len() / 2);
+        }
+        let mut slabs = vec![Vec::new(); self.slabs.len()];
+        for (at, edge) in self.edges.iter().enumerate() {
             let at = at as u32;
-            let parts = if edge.over {
-                [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))]
-            } else {
-                [Some((edge.west.x, edge.east.x)), None]
-            };
-            for (from, to) in parts.into_iter().flatten() {
-                let slabs = ring.slabs_between(from, to);
-                for slab in slabs.into_iter().flatten().flatten() {
-                    // Only once, because a crossing counts once.
-                    let slab = ring.slabs.own_mut(slab);
-                    if slab.last() != Some(&at) {
-                        slab.push(at);
-                    }
+            for slab in self.slabs_of(edge).flatten() {
+                // Only once, because a crossing counts once.
+                let slab = slabs.own_mut(slab);
+                if slab.last() != Some(&at) {
+                    slab.push(at);
                 }
             }
         }
-        Ok(ring)
+        self.slabs = slabs;
+    }
+
+    /// The slabs that an edge reaches into, some of them twice.
+    fn slabs_of(&self, edge: &Edge) -> impl Iterator<Item = RangeInclusive<usize>> {
+        let parts = if edge.over {
+            [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))]
+        } else {
+            [Some((edge.west.x, edge.east.x)), None]
+        };
+        let parts = parts.into_iter().flatten();
+        let slabs = parts.map(|(from, to)| self.slabs_between(from, to));
+        slabs.flatten().flatten()
     }
 
     /// The distance of a coordinate from the west of the ring, going east. It is rounded, but
@@ -553,4 +575,41 @@ fn total(a: f64, b: f64) -> (f64, f64) {
 /// The rounded difference of two numbers, and the rounding error.
 fn difference(a: f64, b: f64) -> (f64, f64) {
     total(a, -b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_edges_take_memory_in_proportion_to_their_number() {
+        const EDGES: usize = 33_000;
+        // Back and forth between two sides, each time a little further north.
+        let zigzag = |n: usize| Point::raw(f64::from(n as u32 % 2), n as f64 * 1e-4);
+        let mut points: Vec<Point> = (0..EDGES).map(zigzag).collect();
+        points.extend([Point::raw(-1.0, 4.0), Point::raw(-1.0, -1.0), points[0]]);
+        for space in [Space::Plane, Space::Sphere] {
+            let polygon = Polygon::new(space, &[vec![points.clone()]]).unwrap();
+            let ring = &polygon.parts[0].outer;
+            let entries: usize = ring.slabs.iter().map(Vec::len).sum();
+            assert!(entries <= ENTRIES_PER_EDGE * ring.edges.len(), "{entries}");
+            for (n, point) in points.iter().enumerate().take(100) {
+                assert!(polygon.contains(*point));
+                // The polygon has teeth on its right.
+                let beside = if n % 2 == 0 { -1e-3 } else { 1e-3 };
+                let beside = Point::raw(point.x() + beside, point.y());
+                assert_eq!(polygon.contains(beside), n % 2 == 0, "{n}");
+            }
+        }
+        // Edges that are short keep their slabs.
+        let circle = |n: usize| {
+            let turn = n as f64 / EDGES as f64 * std::f64::consts::TAU;
+            Point::raw(turn.cos(), turn.sin())
+        };
+        let mut points: Vec<Point> = (0..EDGES).map(circle).collect();
+        points.push(points[0]);
+        let polygon = Polygon::new(Space::Plane, &[vec![points]]).unwrap();
+        let longest = polygon.parts[0].outer.slabs.iter().map(Vec::len).max();
+        assert!(longest < Some(EDGES / 20), "{longest:?}");
+    }
 }

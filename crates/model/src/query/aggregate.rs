@@ -1,5 +1,6 @@
 //! What a query asks of groups of records, as data.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -64,24 +65,36 @@ impl Aggregate {
     pub fn parse_list(text: &str) -> Result<Vec<Aggregate>> {
         split_list(text).map(str::parse).collect()
     }
+
+    /// The name of its column: without the backslashes that the text of a list needs.
+    pub(super) fn column(&self) -> String {
+        match self.path() {
+            Some(path) => format!("{}({path})", self.name()),
+            None => self.name().into_owned(),
+        }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Aggregate::Count => "count",
+            Aggregate::Distinct(_) => "distinct",
+            Aggregate::ApproxDistinct(_) => "approx_distinct",
+            Aggregate::Min(_) => "min",
+            Aggregate::Max(_) => "max",
+            Aggregate::Sum(_) => "sum",
+            Aggregate::Avg(_) => "avg",
+            Aggregate::Percentile(percent, _) => return Cow::Owned(format!("p{percent}")),
+        })
+    }
 }
 
 impl fmt::Display for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(path) = self.path() else {
-            return f.write_str("count");
-        };
-        match self {
-            Aggregate::Count => {}
-            Aggregate::Distinct(_) => f.write_str("distinct")?,
-            Aggregate::ApproxDistinct(_) => f.write_str("approx_distinct")?,
-            Aggregate::Min(_) => f.write_str("min")?,
-            Aggregate::Max(_) => f.write_str("max")?,
-            Aggregate::Sum(_) => f.write_str("sum")?,
-            Aggregate::Avg(_) => f.write_str("avg")?,
-            Aggregate::Percentile(percent, _) => write!(f, "p{percent}")?,
+        f.write_str(&self.name())?;
+        match self.path() {
+            Some(path) => write!(f, "({})", escape(path)),
+            None => Ok(()),
         }
-        write!(f, "({})", escape(path))
     }
 }
 

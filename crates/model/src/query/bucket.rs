@@ -67,7 +67,6 @@ impl fmt::Display for Period {
 /// The buckets of a field.
 #[derive(Debug, Clone)]
 pub(super) struct Buckets {
-    path: Path,
     kind: Kind,
 }
 
@@ -148,21 +147,16 @@ impl Buckets {
                 })?
             }
         };
-        let path = path.clone();
-        Ok(Buckets { path, kind })
+        Ok(Buckets { kind })
     }
 
-    /// Appends the begin of the bucket of a value; false if no bucket can have it.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`] if the begin cannot be represented.
-    pub(super) fn begin(&self, value: Ordered<'_>, out: &mut Vec<u8>) -> Result<bool> {
-        let beyond = || {
-            Error::Overflow(format!(
-                "{}: the begin of a bucket is out of range",
-                self.path
-            ))
-        };
+    /// Appends the begin of the bucket of a value; false if no bucket can have it: it is of another
+    /// type, or the begin cannot be represented.
+    pub(super) fn begin(&self, value: Ordered<'_>, out: &mut Vec<u8>) -> bool {
+        self.encode_begin(value, out).is_some()
+    }
+
+    fn encode_begin(&self, value: Ordered<'_>, out: &mut Vec<u8>) -> Option<()> {
         let Kind::Numbers {
             period,
             start,
@@ -171,7 +165,7 @@ impl Buckets {
         } = &self.kind
         else {
             let Some((Some(Scalar::Time(micros)), _)) = decode(value.bytes) else {
-                return Ok(false);
+                return None;
             };
             let begin = match &self.kind {
                 Kind::Months => begin_of(micros, false),
@@ -179,31 +173,25 @@ impl Buckets {
                 Kind::Times { period, start } => floor_time(micros, *period, *start),
                 Kind::Numbers { .. } => None,
             };
-            encode_time(begin.ok_or_else(beyond)?, out);
-            return Ok(true);
+            encode_time(begin?, out);
+            return Some(());
         };
         let scaled = match (value.amount, places) {
-            (Amount::Whole(v), 0) => Some(v),
-            _ => match decode(value.bytes) {
-                Some((Some(Scalar::Number(decimal)), _)) => decimal.scaled(*places),
-                Some((Some(Scalar::Text(text)), _)) => {
-                    let Some(((micros, _), (period, start))) = time::parse(&text).zip(*times)
-                    else {
-                        return Ok(false);
-                    };
-                    let begin = floor_time(micros, period, start).ok_or_else(beyond)?;
-                    encode_time(begin, out);
-                    return Ok(true);
+            (Amount::Whole(v), 0) => v,
+            _ => match decode(value.bytes)?.0? {
+                Scalar::Number(decimal) => decimal.scaled(*places)?,
+                Scalar::Text(text) => {
+                    let ((micros, _), (period, start)) = time::parse(&text).zip(*times)?;
+                    encode_time(floor_time(micros, period, start)?, out);
+                    return Some(());
                 }
-                _ => return Ok(false),
+                _ => return None,
             },
         };
-        let begin = scaled.and_then(|v| {
-            let behind = v.checked_sub(*start)?.rem_euclid(*period);
-            v.checked_sub(behind)
-        });
-        Decimal::of_scaled(begin.ok_or_else(beyond)?, *places).encode(out);
-        Ok(true)
+        let behind = scaled.checked_sub(*start)?.rem_euclid(*period);
+        let begin = scaled.checked_sub(behind)?;
+        Decimal::of_scaled(begin, *places).encode(out);
+        Some(())
     }
 }
 

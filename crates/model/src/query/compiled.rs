@@ -4,7 +4,7 @@
 use super::compound::{self, FieldTest, FieldWalk};
 use super::constraint::{self, Constraint, Sought};
 use super::place_time::{self, Window};
-use super::{Driver, Estimate, KeySpans, Lists, Shape};
+use super::{Attribute, Driver, Estimate, KeySpans, Lists, Shape};
 use crate::condition::{Expr, Filter, Formula, Predicate, Test};
 use crate::error::Error;
 use crate::geometry::Space;
@@ -97,13 +97,14 @@ impl Compiled {
                 .filter_map(|test| Some((*test, filter.tests().get(*test)?)));
             let window = |test: usize| {
                 let constraint = self.constraints.get(self.place(test)?)?;
-                let ty = shape.attribute(constraint.attribute)?.ty;
+                let Attribute { ty, lenient, .. } = shape.attribute(constraint.attribute)?;
                 // If other values may satisfy the test, its range does not bound the times.
                 let ([range], Sought::Values) = (constraint.ranges.as_slice(), &constraint.sought)
                 else {
                     return None;
                 };
-                Window::of(range, ty)
+                // The index lacks numbers beyond all times, which only lenient fields have.
+                Window::of(range, *ty).filter(|w| !lenient || ty.is_time() || w.has_all)
             };
             if let Some(found) = place_time::combine(attribute, tests, &window)? {
                 self.implied.push(Implied {
@@ -160,8 +161,7 @@ impl Compiled {
         let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         // A field that is declared with another type than the key compares other values.
         let is_other = |path: &Path| {
-            let declared = shape.attributes.iter().find(|a| a.path == *path);
-            declared.is_some_and(|attribute| {
+            shape.declared(path).is_some_and(|attribute| {
                 let is_same = matches!(
                     (ty, attribute.ty),
                     (KeyType::Int | KeyType::Fields, Type::Int)

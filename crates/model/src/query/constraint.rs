@@ -25,6 +25,8 @@ pub struct Constraint {
     residual: Residual,
     /// True if only the JSON decides, whatever the encoded values are.
     pub(super) reads_record: bool,
+    /// True if records may have values without an encoded form.
+    may_be_other: bool,
     pub(super) sought: Sought,
 }
 
@@ -58,6 +60,7 @@ impl Constraint {
             doubtful: Vec::new(),
             residual: Residual::new(&test, attribute.ty),
             reads_record: false,
+            may_be_other: false,
             sought: Sought::Values,
         }
     }
@@ -76,6 +79,7 @@ impl Constraint {
     where
         S::Error: From<Error>,
     {
+        let may_be_other = may_be_other(attribute);
         let reads =
             |predicate: &Predicate| predicate.reads_records(attribute.ty, attribute.lenient);
         if test.predicates.iter().any(reads) {
@@ -86,12 +90,12 @@ impl Constraint {
                 doubtful: Vec::new(),
                 residual: Residual::of_all(test),
                 reads_record: true,
+                may_be_other,
                 sought: Sought::Nothing,
             });
         }
         let (ranges, doubtful) = ranges_of(attribute, test)?;
         let (mut sought, mut answered) = sought(attribute.tokenizer, test);
-        let may_be_other = attribute.lenient || attribute.ty == Type::Float;
         let others = match (&sought, other(attribute.ty)) {
             (Sought::Values | Sought::Tokens(_), Some(other)) if may_be_other => {
                 estimates.has_other(at)?.then_some(other)
@@ -110,6 +114,7 @@ impl Constraint {
             doubtful,
             residual: Residual::new(test, attribute.ty),
             reads_record: false,
+            may_be_other,
             sought,
         })
     }
@@ -121,8 +126,7 @@ impl Constraint {
         if self.reads_record || is_wide(test) {
             return None;
         }
-        let may_be_other = attribute.lenient || attribute.ty == Type::Float;
-        let others = other(attribute.ty).filter(|_| may_be_other);
+        let others = other(attribute.ty).filter(|_| self.may_be_other);
         let some = self.ranges.iter().filter(|range| !range.is_empty());
         let mut ranges: Vec<Range> = some.cloned().collect();
         if let Some(other) = others
@@ -163,10 +167,12 @@ impl Constraint {
 
     /// True if no value satisfies the constraint.
     pub(super) fn is_never(&self) -> bool {
-        let sought = self.sought().unwrap_or_default();
-        !self.reads_record
-            && self.ranges.iter().all(Range::is_empty)
-            && sought.iter().all(Range::is_empty)
+        let no_other = match self.sought() {
+            // What is sought has the stand-in of other values where the index does.
+            Some(sought) => sought.iter().all(Range::is_empty),
+            None => !self.may_be_other,
+        };
+        !self.reads_record && no_other && self.ranges.iter().all(Range::is_empty)
     }
 
     /// True if the record satisfies the constraint.
@@ -183,6 +189,11 @@ impl Constraint {
         met || (in_doubt || self.reads_record || attribute.is_unindexed(record))
             && self.residual.holds(record.body())
     }
+}
+
+/// True if records may have values of the attribute without an encoded form.
+fn may_be_other(attribute: &Attribute) -> bool {
+    attribute.lenient || attribute.ty == Type::Float
 }
 
 impl Sought {
@@ -220,8 +231,11 @@ fn ranges_of(attribute: &Attribute, test: &Test) -> Result<(Vec<Range>, Vec<Vec<
             _ => more,
         });
     }
-    let ranges = ranges.unwrap_or_default();
-    if let [range] = ranges.as_slice() {
+    let mut ranges = ranges.unwrap_or_default();
+    if attribute.lenient {
+        // Bounds that are reversed in this type need not be so in another.
+        ranges.retain(|range| !range.is_empty());
+    } else if let [range] = ranges.as_slice() {
         refuse_reversed(range, test)?;
     }
     Ok((ranges, doubtful))

@@ -111,7 +111,7 @@ impl Grouping {
         for aggregate in &aggregation.aggregates {
             let column = made.column(shape, aggregate)?;
             made.columns.push(column);
-            names.push(aggregate.to_string());
+            names.push(aggregate.column());
         }
         if made.fields.len() > MOST || made.by.len() + made.slots.len() > MOST {
             return Err(Error::bad_input(format!(

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
+use std::convert::Infallible;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::group::Group;
 use super::group_state::State;
 use super::grouping::Grouping;
 use super::totals::{KNOWN, Totals, VALUE};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::schema::ordered::{ABSENT, FieldValues};
 
 /// Maps whose order depends on what was added alone.
@@ -85,11 +86,8 @@ impl Groups {
     }
 
     /// Adds a record to its groups.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.
-    pub fn add(&mut self, json: &[u8]) -> Result<()> {
-        self.add_each(json, &mut |_| Ok(()))
+    pub fn add(&mut self, json: &[u8]) {
+        let Ok(()) = self.add_each(json, &mut |_| Ok::<_, Infallible>(()));
     }
 
     /// As [`Groups::add`], with a call of `after_each` whenever the record was added to one group:
@@ -97,14 +95,14 @@ impl Groups {
     /// groups than fit in memory.
     ///
     /// # Errors
-    /// As [`Groups::add`]; those of `after_each`, after which the record is in some of its groups.
-    pub fn add_each<E: From<Error>>(
+    /// Those of `after_each`, after which the record is in some of its groups.
+    pub fn add_each<E>(
         &mut self,
         json: &[u8],
         after_each: &mut dyn FnMut(&mut Groups) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         self.grouping.reader.read(json, &mut self.read);
-        self.find_parts()?;
+        self.find_parts();
         loop {
             self.add_to_current();
             after_each(self)?;
@@ -181,7 +179,7 @@ impl Groups {
 
     /// Finds the parts of the keys of the groups that the record belongs to, and begins with the
     /// first combination.
-    fn find_parts(&mut self) -> Result<()> {
+    fn find_parts(&mut self) {
         let by = &self.grouping.by;
         self.fields.resize_with(by.len(), FieldParts::default);
         for (by, FieldParts { parts, at }) in by.iter().zip(&mut self.fields) {
@@ -190,7 +188,7 @@ impl Groups {
             for value in self.read.of(by.field) {
                 let mut bytes = Vec::with_capacity(value.bytes.len());
                 let has_bucket = match &by.buckets {
-                    Some(buckets) => buckets.begin(value, &mut bytes)?,
+                    Some(buckets) => buckets.begin(value, &mut bytes),
                     None => {
                         bytes.extend_from_slice(value.bytes);
                         true
@@ -210,7 +208,6 @@ impl Groups {
                 .sort_unstable_by(|a, b| a.bytes.cmp(&b.bytes).then(b.is_number.cmp(&a.is_number)));
             parts.dedup_by(|a, b| a.bytes == b.bytes);
         }
-        Ok(())
     }
 
     /// Passes all groups as entries to `to`, in no order, and forgets them.
@@ -278,6 +275,7 @@ impl Groups {
 mod tests {
     use super::*;
     use crate::definition::{DatasetDef, StoredDef};
+    use crate::error::Error;
     use crate::query::{Aggregation, Shape};
     use crate::schema::KeyType;
 
@@ -290,7 +288,7 @@ mod tests {
         let numbers: Vec<u32> = (0..60).collect();
         let record = format!("{{\"id\":1,\"a\":{numbers:?},\"b\":{numbers:?}}}");
         let mut whole = Groups::new(grouping.clone());
-        whole.add(record.as_bytes()).unwrap();
+        whole.add(record.as_bytes());
         let most = whole.bytes() / 20;
         let (mut groups, mut entries, mut highest) = (Groups::new(grouping.clone()), Vec::new(), 0);
         for _ in 0..2 {
@@ -318,7 +316,7 @@ mod tests {
             all.extend(totals.push(&entry).unwrap());
         }
         all.extend(totals.finish().unwrap());
-        whole.add(record.as_bytes()).unwrap();
+        whole.add(record.as_bytes());
         let expected = whole.finish().unwrap();
         assert_eq!(expected.len(), 3600);
         assert_eq!(format!("{all:?}"), format!("{expected:?}"));

@@ -122,20 +122,23 @@ impl KeySpans {
                 }
                 keys.and(of_tests(&tests))
             }
-            Formula::Or(parts) => parts
-                .iter()
-                .map(|part| KeySpans::of_formula(part, of_tests))
-                .reduce(KeySpans::or)
-                .unwrap_or_default(),
+            Formula::Or(parts) => {
+                let parts = parts.iter();
+                KeySpans::any(parts.map(|part| KeySpans::of_formula(part, of_tests)))
+            }
         }
     }
 
-    /// The keys of either.
-    fn or(self, other: KeySpans) -> KeySpans {
-        let (Some(mut all), Some(more)) = (self.spans, other.spans) else {
-            return KeySpans::default();
-        };
-        all.extend(more);
+    /// The keys of one of these at least. They are sorted once, since there may be many.
+    fn any(each: impl Iterator<Item = KeySpans>) -> KeySpans {
+        let (mut all, mut are_points) = (Vec::new(), true);
+        for keys in each {
+            let Some(spans) = keys.spans else {
+                return KeySpans::default();
+            };
+            all.extend(spans);
+            are_points &= keys.are_points;
+        }
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut spans: Vec<Span> = Vec::with_capacity(all.len());
         for (lo, hi) in all {
@@ -149,10 +152,8 @@ impl KeySpans {
                 _ => spans.push((lo, hi)),
             }
         }
-        KeySpans {
-            spans: Some(spans),
-            are_points: self.are_points && other.are_points,
-        }
+        let spans = Some(spans);
+        KeySpans { spans, are_points }
     }
 
     fn and(self, other: KeySpans) -> KeySpans {
@@ -345,4 +346,35 @@ fn of_strings(predicate: &Predicate) -> Option<KeySpans> {
     };
     let spans = Some(spans);
     Some(KeySpans { spans, are_points })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Joining them one by one would take hours.
+    #[test]
+    fn the_keys_of_a_long_or_are_joined_at_once() {
+        const MANY: usize = 1 << 20;
+        let key = |test: usize| {
+            let mut key = Vec::new();
+            // Descending, each twice.
+            Value::Int(((MANY - test) / 2) as i128).encode(&mut key);
+            key
+        };
+        let of_tests = |tests: &[usize]| {
+            let points = tests
+                .iter()
+                .map(|test| (key(*test), Some(behind(&key(*test)))));
+            KeySpans {
+                spans: Some(points.collect()),
+                are_points: true,
+            }
+        };
+        let formula = Formula::Or((0..MANY).map(Formula::Test).collect());
+        let keys = KeySpans::of_formula(&formula, &of_tests);
+        let spans = keys.spans().unwrap();
+        assert!(keys.are_points() && spans.is_sorted());
+        assert_eq!(spans.len(), MANY / 2 + 1);
+    }
 }

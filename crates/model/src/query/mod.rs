@@ -38,12 +38,16 @@ mod bucket;
 mod compiled;
 mod compound;
 mod constraint;
+#[cfg(test)]
+mod constraint_tests;
 mod driver;
 mod estimate;
 mod first;
 mod group;
 mod group_state;
 mod grouping;
+#[cfg(test)]
+mod grouping_tests;
 mod groups;
 mod key_spans;
 mod latest;
@@ -56,6 +60,8 @@ mod planner;
 #[cfg(test)]
 mod planner_tests;
 mod points;
+#[cfg(test)]
+mod points_tests;
 mod rank;
 mod recency;
 mod request;

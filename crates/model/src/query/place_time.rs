@@ -18,6 +18,8 @@ pub(super) struct Window {
     /// True if every time in the window is in the range that it was made of. (The converse always
     /// holds.)
     exact: bool,
+    /// True if no value in the range is beyond all times.
+    pub(super) has_all: bool,
 }
 
 impl Window {
@@ -53,12 +55,17 @@ impl Window {
             })
         };
         let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
-        let (from, to) = (bound(&range.lo, least, 1)?, bound(&range.hi, most, -1)?);
+        let ends = [bound(&range.lo, least, 1)?, bound(&range.hi, most, -1)?];
+        let [from, to] = ends;
         Some(Window {
             from: from.clamp(least, most) as i64,
             to: to.clamp(least, most) as i64,
             // No time is beyond what the attribute can have.
             exact: ty != Type::Float && from <= most && to >= least,
+            has_all: ends.iter().all(|end| (least..=most).contains(end))
+                && [&range.lo, &range.hi]
+                    .into_iter()
+                    .all(|end| *end != Bound::Unbounded),
         })
     }
 }
@@ -124,7 +131,7 @@ mod tests {
     fn a_window_has_the_times_of_a_range() {
         let window = |lo: Bound<Value>, hi: Bound<Value>, ty| {
             let range = Range::between(lo.map(|v| v.encoded()), hi.map(|v| v.encoded()));
-            Window::of(&range, ty).map(|w| (w.from, w.to, w.exact))
+            Window::of(&range, ty).map(|w| (w.from, w.to, w.exact, w.has_all))
         };
         use Bound::{Excluded, Included, Unbounded};
         let (int, time) = (Value::Int, Value::Time);
@@ -134,38 +141,50 @@ mod tests {
                 Included(int(3)),
                 Excluded(int(5)),
                 Type::Int,
-                Some((3_000_000, 4_000_000, true)),
+                Some((3_000_000, 4_000_000, true, true)),
             ),
             (
                 Excluded(time(3)),
                 Included(time(9)),
                 Type::Time,
-                Some((4, 9, true)),
+                Some((4, 9, true, true)),
             ),
             (
                 Excluded(time(max)),
                 Unbounded,
                 Type::Time,
-                Some((max, max, false)),
+                Some((max, max, false, false)),
             ),
             (
                 Unbounded,
                 Included(int(-1)),
                 Type::Int,
-                Some((min, -1_000_000, true)),
+                Some((min, -1_000_000, true, false)),
             ),
             (
                 Included(int(1 << 62)),
                 Unbounded,
                 Type::Int,
-                Some((max, max, false)),
+                Some((max, max, false, false)),
             ),
             (Unbounded, Unbounded, Type::Time, None),
             (
                 Included(Value::Float(0.5)),
                 Included(Value::Float(1e300)),
                 Type::Float,
-                Some((500_000, max, false)),
+                Some((500_000, max, false, false)),
+            ),
+            (
+                Included(int(-5)),
+                Included(int(9_223_372_036_854)),
+                Type::Int,
+                Some((-5_000_000, 9_223_372_036_854_000_000, true, true)),
+            ),
+            (
+                Included(int(-5)),
+                Included(int(9_223_372_036_855)),
+                Type::Int,
+                Some((-5_000_000, max, true, false)),
             ),
             (Included(Value::Bool(true)), Unbounded, Type::Bool, None),
         ] {

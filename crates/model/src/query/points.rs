@@ -58,8 +58,7 @@ impl Shape {
     /// # Errors
     /// [`Error::BadInput`] if the path is declared and holds no points.
     pub fn space_of(&self, path: &Path) -> Result<Space> {
-        let declared = self.attributes.iter().find(|a| a.path == *path);
-        let Some(attribute) = declared else {
+        let Some(attribute) = self.declared(path) else {
             return Ok(Space::Sphere);
         };
         attribute.ty.space().ok_or_else(|| {

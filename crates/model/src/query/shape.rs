@@ -83,7 +83,8 @@ impl Shape {
         self.attributes.iter().position(is_at)
     }
 
-    fn declared(&self, path: &Path) -> Option<&Attribute> {
+    /// The attribute that is declared at `path`.
+    pub(super) fn declared(&self, path: &Path) -> Option<&Attribute> {
         self.attribute(self.place_of(path)?)
     }
 }

@@ -120,37 +120,32 @@ impl ValueTotals {
 
     /// True if a record has a number, read as a time, at the field: one that is in the group of
     /// this key, or without a key any. `json` is the record.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.
-    pub fn has_number(&mut self, json: &[u8], key: Option<&[u8]>) -> Result<bool> {
+    pub fn has_number(&mut self, json: &[u8], key: Option<&[u8]>) -> bool {
         self.grouping.reader.read(json, &mut self.values);
         let buckets = self.grouping.by.iter().find_map(|by| by.buckets.as_ref());
         for value in self.values.of(0).filter(|value| value.is_number) {
-            let Some(key) = key else { return Ok(true) };
+            let Some(key) = key else { return true };
             self.value.clear();
             match buckets {
-                Some(buckets) => _ = buckets.begin(value, &mut self.value)?,
+                Some(buckets) => _ = buckets.begin(value, &mut self.value),
                 None => self.value.extend_from_slice(value.bytes),
             }
             if self.value == key {
-                return Ok(true);
+                return true;
             }
         }
-        Ok(false)
+        false
     }
 
     /// Replaces `key` by the key of the group that a record with this encoded value belongs to, or
-    /// without groups by the value in the order of all values; false if the value does not show it.
-    ///
-    /// # Errors
-    /// [`Error::Overflow`](crate::Error::Overflow) if the begin of a bucket cannot be represented.
-    pub fn key(&mut self, value: &[u8], key: &mut Vec<u8>) -> Result<bool> {
+    /// without groups by the value in the order of all values; false if the value does not show it,
+    /// or the record is in the group null.
+    pub fn key(&mut self, value: &[u8], key: &mut Vec<u8>) -> bool {
         key.clear();
         let is_read = self.read(value, key);
         let buckets = self.grouping.by.iter().find_map(|by| by.buckets.as_ref());
         let Some(buckets) = buckets.filter(|_| is_read) else {
-            return Ok(is_read);
+            return is_read;
         };
         self.value.clear();
         self.value.append(key);

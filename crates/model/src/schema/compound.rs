@@ -226,7 +226,9 @@ impl FoundFields {
             });
         } else {
             self.bytes.truncate(from);
-            self.unfit.push((attribute, field));
+            if self.unfit.last() != Some(&(attribute, field)) {
+                self.unfit.push((attribute, field));
+            }
         }
         fits
     }
@@ -238,7 +240,11 @@ impl FoundFields {
             found,
             unfit,
         } = self;
-        found.retain(|one| !unfit.contains(&(one.attribute, one.field)));
+        // An array may have many of both.
+        unfit.sort_unstable();
+        unfit.dedup();
+        let is_unfit = |one: &FoundField| unfit.binary_search(&(one.attribute, one.field)).is_ok();
+        found.retain(|one| !is_unfit(one));
         let rank = |one: &FoundField| (one.attribute, one.field, bytes.own(one.from..one.to));
         found.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
         found.dedup_by(|a, b| rank(a) == rank(b));
@@ -412,6 +418,35 @@ mod tests {
         assert_eq!(combined(&[ints(1), none, ints(5000)]).unwrap().len(), 5001);
         assert_eq!(combined(&[ints(8), ints(8)]).unwrap().len(), 65);
         assert_eq!(combined(&[ints(5), ints(13)]), Err(CombineError::Count(65)));
+    }
+
+    /// Each with each would take hours.
+    #[test]
+    fn values_that_do_not_fit_cost_no_more_than_those_that_do() {
+        const MANY: u32 = 1 << 20;
+        let mut found = FoundFields::default();
+        for n in 0..MANY {
+            found.add(1, 0, Type::Int, |out| {
+                Value::Int(i128::from(n)).encode(out);
+                true
+            });
+            found.add(n & 1, 1, Type::Int, |_| false);
+            found.add(2, 0, Type::Int, |_| false);
+            found.add(2, 0, Type::Bool, |out| {
+                Value::Bool(true).encode(out);
+                true
+            });
+        }
+        found.sort();
+        let (mut out, mut ends) = (Vec::new(), 0);
+        let combined = found.combine(1, 1, &mut out, &mut |_| ends += 1);
+        assert_eq!((combined, ends), (Ok(()), MANY));
+        let combined = found.combine(2, 1, &mut out, &mut |_| ends += 1);
+        assert_eq!(
+            (combined, ends),
+            (Ok(()), MANY),
+            "a field with a value that does not fit"
+        );
     }
 
     #[test]

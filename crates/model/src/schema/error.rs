@@ -238,9 +238,9 @@ pub enum KeyError {
         /// The type of the value.
         found: Type,
     },
-    /// The text does not have the form of such a key.
+    /// The text does not have the form of such a key, or the number is out of range.
     Unreadable {
-        /// The text, and the form that was expected.
+        /// The text or the number, and what was expected.
         what: String,
     },
 }

@@ -12,10 +12,11 @@ use super::compound::{CombineError, MOST_COMBINATIONS, MOST_COMBINED_BYTES};
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::extracted::{Entry, Extracted};
-use super::found::{Encoded, describe, encode_found, is_negative_zero, nearest_float, time_of};
+use super::found::{Encoded, describe, encode_found, is_negative_zero, time_of};
 use super::key_fields::{encode_number as encode_key_number, encode_text, key_paths};
 use super::path::Path;
-use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
+use super::point::{COORDINATES, coordinate_paths, encode_point};
+use super::point_at::{Coordinates, Part, Place};
 use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::{without_negative_zeros, without_repeated_names};
 use super::scalars::encode_int;
@@ -33,10 +34,8 @@ enum Target {
     KeyField(u32),
     /// A value of the attribute with this number.
     Value(u32),
-    /// A coordinate of a point: the first, the second, or the next one of an array.
-    Coordinate(u32, Option<bool>),
-    /// A GeoJSON point, or its coordinates; an object has its coordinates in a member.
-    Place(u32),
+    /// A part of a point.
+    Point(u32, Part),
     /// A time of an attribute that is a point at a time.
     Time(u32),
     /// A value of the field with the second number, of an attribute of several fields.
@@ -115,13 +114,13 @@ impl Extraction {
                 None => add(path, Target::Value(i), numbers),
                 Some((path, Ok(paths))) => match paths.as_slice() {
                     [x, y] => {
-                        add(x, Target::Coordinate(i, Some(true)), numbers);
-                        add(y, Target::Coordinate(i, Some(false)), numbers);
+                        add(x, Target::Point(i, Part::X), numbers);
+                        add(y, Target::Point(i, Part::Y), numbers);
                     }
                     _ => {
-                        add(path, Target::Place(i), numbers);
+                        add(path, Target::Point(i, Part::Place), numbers);
                         let below = path.child(COORDINATES);
-                        add(&below, Target::Coordinate(i, None), numbers);
+                        add(&below, Target::Point(i, Part::Next), numbers);
                     }
                 },
                 Some((_, Err(_))) => {}
@@ -291,7 +290,7 @@ impl Sink for Collector<'_> {
                 Some(Target::Value(attribute)) => self.attribute(*attribute, found),
                 Some(Target::Time(attribute)) => self.time(*attribute, found),
                 Some(Target::Field(attribute, field)) => self.field(*attribute, *field, found),
-                Some(target) => self.coordinate(*target, found),
+                Some(Target::Point(attribute, part)) => self.point(*attribute, *part, found),
                 None => {}
             }
         }
@@ -474,9 +473,9 @@ impl Collector<'_> {
         self.negative_zero |= !fits && is_negative_zero(found);
     }
 
-    /// Combines the values of attributes of several fields.
+    /// Combines the values of attributes of several fields, unless the record is refused.
     fn combine(&mut self) {
-        if self.extraction.compounds.is_empty() {
+        if self.extraction.compounds.is_empty() || self.error.is_some() {
             return;
         }
         self.out.fields.sort();
@@ -526,17 +525,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes a coordinate, or the object around it.
-    fn coordinate(&mut self, target: Target, found: Found<'_>) {
-        let (attribute, first) = match target {
-            Target::Coordinate(attribute, first) => (attribute, first),
-            Target::Place(attribute) => (attribute, None),
-            Target::Key
-            | Target::KeyField(_)
-            | Target::Value(_)
-            | Target::Time(_)
-            | Target::Field(..) => return,
-        };
+    /// Takes a part of a point.
+    fn point(&mut self, attribute: u32, part: Part, found: Found<'_>) {
         let points = &mut self.out.points;
         let at = points.iter().position(|(known, _)| *known == attribute);
         let at = at.unwrap_or_else(|| {
@@ -544,13 +534,7 @@ impl Collector<'_> {
             points.len() - 1
         });
         let (_, point) = points.own_mut(at);
-        match found {
-            Found::Null => {}
-            Found::Object if matches!(target, Target::Place(_)) => point.begin(),
-            Found::Int(v) => point.take(first, nearest_float(v)),
-            Found::Float(v) | Found::Long(_, v) => point.take(first, v),
-            found => point.refuse(describe(Type::Float, found)),
-        }
+        point.see(part, found);
     }
 
     /// Takes the time of a point.

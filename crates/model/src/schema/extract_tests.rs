@@ -630,3 +630,28 @@ fn fields_that_do_not_fit_have_no_values_in_a_compound_index() {
         assert_eq!(found(json), wanted, "{json}");
     }
 }
+
+#[test]
+fn the_values_of_a_refused_record_are_not_combined() {
+    let field = |name: &str, ty| WantedField {
+        path: path(name),
+        ty,
+        lenient: false,
+    };
+    let fields = vec![field("s", Type::String), field("n", Type::Int)];
+    let wanted = vec![
+        Wanted::new(path("b"), Type::Bool),
+        Wanted::new(path("s,n"), Type::Compound).of_fields(fields),
+    ];
+    let x = Extraction::of((path("id"), KeyType::Int), wanted);
+    let combined = |json: &str| {
+        let mut out = Extracted::default();
+        let is_taken = x.extract(json.as_bytes(), &mut out).is_ok();
+        (is_taken, out.values(1).count())
+    };
+    assert_eq!(
+        combined(r#"{"id":1,"s":"a","n":[1,2],"b":true}"#),
+        (true, 3)
+    );
+    assert_eq!(combined(r#"{"id":1,"s":"a","n":[1,2],"b":1}"#), (false, 0));
+}

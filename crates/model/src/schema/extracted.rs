@@ -3,7 +3,7 @@
 use esker_coding::{Own, Reader};
 
 use super::compound::FoundFields;
-use super::point::Coordinates;
+use super::point_at::Coordinates;
 use super::types::Type;
 use super::value::Value;
 use super::wanted::Remark;

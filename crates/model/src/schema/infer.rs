@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use serde_json::Value as Json;
 
 use super::at_path::Found;
+use super::exact;
 use super::path::Path;
 use super::readable::without_negative_zeros;
 use super::time;
@@ -213,14 +214,11 @@ fn walk(json: &Json, names: &[&str], scalars: &mut Vec<Scalar>) {
         (Json::Null | Json::Object(_), _) | (_, Some(_)) => {}
         (Json::Bool(_), None) => scalars.push(Scalar::Bool),
         (Json::String(_), None) => scalars.push(Scalar::Text),
-        (Json::Number(number), None) => {
-            let value = number.as_f64().unwrap_or(f64::NAN);
-            scalars.push(if number.is_f64() {
-                Scalar::Float(value)
-            } else {
-                Scalar::Int(value)
-            });
-        }
+        (Json::Number(number), None) => scalars.extend(match exact::number(&number.to_string()) {
+            Some(Found::Int(v)) => Some(Scalar::Int(v as f64)),
+            Some(Found::Float(v) | Found::Long(_, v)) => Some(Scalar::Float(v)),
+            _ => None,
+        }),
     }
 }
 

@@ -19,6 +19,7 @@ mod key_fields;
 pub(crate) mod ordered;
 mod path;
 mod point;
+mod point_at;
 mod point_time;
 mod projection;
 mod readable;
@@ -44,7 +45,8 @@ pub use infer::{infer, infer_counted, infer_key, infer_time};
 pub use key_fields::{field_of_key, key_paths};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
-pub use point::{POINT_LEN, PointAt, coordinate, coordinate_bytes, coordinate_paths, decode_point};
+pub use point::{POINT_LEN, coordinate, coordinate_bytes, coordinate_paths, decode_point};
+pub use point_at::PointAt;
 pub(crate) use point_time::{PERIOD_BITS, TIMED_BITS, interleave3};
 pub use point_time::{
     POINT_TIME_LEN, decode_point_time, point_time_paths, time_at, time_coordinate,
@@ -62,5 +64,7 @@ pub use wanted::{Remark, Wanted, WantedField};
 
 #[cfg(test)]
 mod extract_tests;
+#[cfg(test)]
+mod point_at_tests;
 #[cfg(test)]
 mod tests;

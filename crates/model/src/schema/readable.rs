@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::exact;
+
 /// Any JSON, decoded and discarded. It costs hardly more than skipping, since strings without
 /// escapes are not copied.
 pub(super) struct Everything;
@@ -52,6 +54,14 @@ impl<'de> Visitor<'de> for Everything {
         Ok(self)
     }
 
+    /// The text of a number: see [`NUMBER`].
+    fn visit_string<E: Error>(self, text: String) -> Result<Everything, E> {
+        match exact::number(&text) {
+            Some(_) => Ok(self),
+            None => Err(E::custom("number out of range")),
+        }
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Everything, A::Error> {
         while elements.next_element::<Everything>()?.is_some() {}
         Ok(self)
@@ -60,6 +70,65 @@ impl<'de> Visitor<'de> for Everything {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Everything, A::Error> {
         while fields.next_entry::<Everything, Everything>()?.is_some() {}
         Ok(self)
+    }
+}
+
+/// The only name of the map that the parser gives for a number that is not an integer of 64 bits,
+/// if some crate of the program turns on its feature `arbitrary_precision`. The value is the text
+/// of the number, which is owned. The parser owns no string of a record, so that an object with
+/// this name in a record differs.
+pub(super) const NUMBER: &str = "$serde_json::private::Number";
+
+/// The value of the name [`NUMBER`]: the text of a number, or none if it is any other JSON.
+pub(super) struct NumberText(pub(super) Option<String>);
+
+impl<'de> Deserialize<'de> for NumberText {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<NumberText, D::Error> {
+        input.deserialize_any(NumberText(None))
+    }
+}
+
+impl<'de> Visitor<'de> for NumberText {
+    type Value = NumberText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<NumberText, E> {
+        Ok(self)
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<NumberText, E> {
+        Ok(NumberText(Some(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<NumberText, A::Error> {
+        Everything.visit_seq(elements).map(|_| self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<NumberText, A::Error> {
+        Everything.visit_map(fields).map(|_| self)
     }
 }
 

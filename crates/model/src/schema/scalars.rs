@@ -5,10 +5,12 @@ use esker_coding::{Own, Reader};
 
 /// Parses a whole number in the range of an int.
 pub(crate) fn parse_int(text: &str) -> Option<i128> {
-    let v: i128 = text.parse().ok()?;
-    (i128::from(i64::MIN)..=i128::from(u64::MAX))
-        .contains(&v)
-        .then_some(v)
+    text.parse().ok().filter(|v| is_int(*v))
+}
+
+/// True if an integer is one that is encoded as itself.
+pub(super) fn is_int(v: i128) -> bool {
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&v)
 }
 
 #[inline]

@@ -28,7 +28,7 @@ use super::key_fields::{decode_array, encode_array};
 use super::point::{POINT_LEN, decode_point, encode_point};
 use super::point_time::{POINT_TIME_LEN, decode_point_time, encode_point_time};
 use super::scalars::{
-    decode_float, decode_int, encode_bool, encode_float, encode_int, encode_string, escape,
+    decode_float, decode_int, encode_bool, encode_float, encode_int, encode_string, escape, is_int,
     parse_int, split_int, take_string, unescape,
 };
 use super::time;
@@ -289,11 +289,15 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
 /// fields one after the other.
 ///
 /// # Errors
-/// [`KeyError`] if `key` is not a valid primary key of type `t`: another type, an empty string, or
-/// too long.
+/// [`KeyError`] if `key` is not a valid primary key of type `t`: another type, a number beyond 64
+/// bits, an empty string, or too long.
 pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match (t, key) {
-        (KeyType::Int, Value::Int(v)) => encode_int(*v, out),
+        (KeyType::Int, Value::Int(v)) if is_int(*v) => encode_int(*v, out),
+        (KeyType::Int, Value::Int(v)) => {
+            let what = format!("the key {v} is beyond 64 bits");
+            return Err(KeyError::Unreadable { what });
+        }
         (KeyType::Fields, Value::String(v)) => encode_array(v, out)?,
         (KeyType::String, Value::String(v)) if v.is_empty() => return Err(KeyError::Empty),
         (KeyType::String, Value::String(v)) if v.len() > MAX_PRIMARY_KEY => {

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::at_path::Found;
 use super::exact;
 use super::path::Path;
-use super::readable::Everything;
+use super::readable::{Everything, NUMBER, NumberText};
 
 /// How a walk reads the numbers at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,7 +240,7 @@ impl<S: Sink> Step<'_, S> {
             return self.report(Found::Str(string));
         }
         if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
-            return Err(E::custom("number out of range"));
+            return Err(out_of_range());
         }
         let mut input = serde_json::Deserializer::from_str(text);
         input.deserialize_any(self).map_err(|error| {
@@ -250,6 +250,11 @@ impl<S: Sink> Step<'_, S> {
             E::custom(text.strip_suffix(&place).unwrap_or(&text))
         })
     }
+}
+
+#[cold]
+fn out_of_range<E: Error>() -> E {
+    E::custom("number out of range")
 }
 
 #[inline]
@@ -328,6 +333,14 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut name = fields.next_key_seed(Name(self.node))?;
+        if matches!(name, Some(Named::Number)) {
+            if let Some(text) = fields.next_value::<NumberText>()?.0 {
+                let number = exact::number(&text);
+                return self.report(number.ok_or_else(out_of_range)?);
+            }
+            name = fields.next_key_seed(Name(self.node))?;
+        }
         let Step {
             trie,
             node,
@@ -344,51 +357,64 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
             })?;
         }
         let mut seen = Bits::default();
-        while let Some(child) = fields.next_key_seed(Name(node))? {
-            let Some((place, at)) = child else {
-                match rest {
-                    Rest::Skipped => fields.next_value::<IgnoredAny>().map(|_| ())?,
-                    Rest::Read => fields.next_value::<Everything>().map(|_| ())?,
+        while let Some(named) = name {
+            match (named, rest) {
+                (Named::Child(place, at), _) => {
+                    if !seen.insert(place) {
+                        go_on(sink.repeated())?;
+                    }
+                    fields.next_value_seed(Step {
+                        trie,
+                        node: trie.node(at),
+                        at,
+                        is_element: false,
+                        rest,
+                        sink: &mut *sink,
+                    })?;
                 }
-                continue;
-            };
-            if !seen.insert(place) {
-                go_on(sink.repeated())?;
+                (_, Rest::Skipped) => fields.next_value::<IgnoredAny>().map(|_| ())?,
+                (_, Rest::Read) => fields.next_value::<Everything>().map(|_| ())?,
             }
-            fields.next_value_seed(Step {
-                trie,
-                node: trie.node(at),
-                at,
-                is_element: false,
-                rest,
-                sink: &mut *sink,
-            })?;
+            name = fields.next_key_seed(Name(node))?;
         }
         Ok(())
     }
+}
+
+/// What a field name stands for.
+enum Named {
+    /// The child with this index, and its node.
+    Child(usize, u32),
+    /// The value may be the text of a number, and the object none.
+    Number,
+    Other,
 }
 
 /// Finds the child for a field name.
 struct Name<'w>(&'w Node);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {
-    type Value = Option<(usize, u32)>;
+    type Value = Named;
 
     #[inline]
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Named, D::Error> {
         input.deserialize_str(self)
     }
 }
 
 impl<'de> Visitor<'de> for Name<'_> {
-    type Value = Option<(usize, u32)>;
+    type Value = Named;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a field name")
     }
 
     #[inline]
-    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.find(name))
+    fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
+        Ok(match self.0.find(name) {
+            Some((place, at)) => Named::Child(place, at),
+            None if name == NUMBER => Named::Number,
+            None => Named::Other,
+        })
     }
 }

@@ -274,7 +274,7 @@ impl<'a> IndexSource<'a> {
             let is_number =
                 shows_times && sampler.has_number(&mut totals, &end.record_key, None, steps)?;
             let is_shown = is_number || !shows_times;
-            if !is_shown || !totals.key(&end.value, &mut key)? {
+            if !is_shown || !totals.key(&end.value, &mut key) {
                 return Ok(ReadOutcome::NotShown);
             }
             totals.add(&key, is_number);

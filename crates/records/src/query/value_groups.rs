@@ -113,8 +113,7 @@ impl<'a> ValueGroups<'a> {
             self.value.clear();
             self.value.extend_from_slice(value);
             let mut key = Vec::new();
-            // A bucket that cannot be represented is an error of the records, if one has it.
-            self.is_shown &= matches!(self.totals.key(value, &mut key), Ok(true));
+            self.is_shown &= self.totals.key(value, &mut key);
             if self.waiting.last().is_none_or(|last| last.key != key) {
                 self.waiting.push(WaitingGroup {
                     key,
@@ -246,7 +245,7 @@ impl TimeSampler<'_> {
         steps.fetched += 1;
         let key = Key::from_encoded(key_type, key.to_vec());
         match self.view.read(key, self.cost)? {
-            Some(record) => Ok(totals.has_number(record.json(), group)?),
+            Some(record) => Ok(totals.has_number(record.json(), group)),
             // Then nothing shows the group, and the records decide.
             None => Ok(false),
         }

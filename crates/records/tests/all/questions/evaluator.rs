@@ -291,10 +291,10 @@ fn parts(row: &Row, by: By) -> Vec<Part> {
             (By::Value(_), _) => None,
             (By::Day(_), Kind::Time { day, .. }) => Some(i128::from(*day)),
             (By::Month(_), Kind::Time { month, .. }) => Some(i128::from(*month)),
-            (By::Two(_), Kind::Number(digits, power)) => {
-                let eighths = eighths(*digits, *power);
-                Some(((eighths - 8).div_euclid(16)) * 2 + 1)
-            }
+            (By::Two(_), Kind::Number(digits, power)) => match whole(*digits, *power) {
+                Some(whole) => Some((whole - 1).div_euclid(2) * 2 + 1),
+                None => continue,
+            },
             _ => continue,
         };
         let part = Part {
@@ -329,6 +329,16 @@ fn order_of(a: &Part, b: &Part) -> Ordering {
             (Some(a), Some(b)) => a.cmp(&b),
             _ => x.order(y),
         },
+    }
+}
+
+/// The greatest whole number that is not above a number, but for one that is beyond all buckets.
+fn whole(digits: i128, power: i32) -> Option<i128> {
+    match 10_i128.checked_pow(power.unsigned_abs()) {
+        Some(all) if power < 0 => Some(digits.div_euclid(all)),
+        Some(all) => digits.checked_mul(all),
+        None if power < 0 => Some(digits.signum().min(0)),
+        None => None,
     }
 }
 
