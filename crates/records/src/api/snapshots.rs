@@ -168,7 +168,7 @@ impl StoreSnapshot {
             .get(name)
             .cloned()
             .ok_or_else(|| Error::unknown_dataset_among(name, self.datasets.keys()))?;
-        DatasetSnapshot::new(View {
+        DatasetSnapshot::checked(View {
             layout: current.layout_in(self.snapshot.version()),
             dataset: Handle::new(self.shared.clone(), current, None),
             snapshot: self.snapshot.clone().with_stop(self.stop.clone()),

@@ -153,8 +153,13 @@ pub(crate) struct KeptMaintenance {
     pub(crate) last_repair: Option<LastRepair>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<StrategyChoice>,
+    /// The last error of maintenance. Earlier versions stored that of [`KeptMaintenance::not_kept`]
+    /// here if there was no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// See [`MaintenanceState::not_kept`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_kept: Option<String>,
 }
 
 /// The state of a dataset's maintenance, besides the counts.
@@ -300,12 +305,12 @@ impl LiveMeasurements {
     /// The part to store.
     pub(crate) fn kept(&self) -> KeptMaintenance {
         let remembered = self.remembered.lock();
-        let error = remembered.error.as_ref().or(remembered.not_kept.as_ref());
         KeptMaintenance {
             measured: self.read(),
             last_repair: remembered.repair.clone(),
             choice: remembered.choice.clone(),
-            error: error.cloned(),
+            error: remembered.error.clone(),
+            not_kept: remembered.not_kept.clone(),
         }
     }
 
@@ -318,6 +323,7 @@ impl LiveMeasurements {
                 repair: kept.last_repair,
                 choice: kept.choice,
                 error: kept.error,
+                not_kept: kept.not_kept,
                 ..MaintenanceState::default()
             }),
             ..LiveMeasurements::default()
