@@ -235,8 +235,8 @@ pub trait Records: Send + Sync {
     /// The number of records of a request in each cell of a grid, fullest first.
     ///
     /// # Errors
-    /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid, or the request has
-    /// settings beside its condition.
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid, or the request
+    /// has settings beside its condition.
     fn cells(&self, request: &Request, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         request.check_settings("cells", &[])?;
         let mut cells = CellCounts::new(&shape(&self.def()), path, degrees)?;

@@ -112,7 +112,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
 
     /// A handle whose reads end with [`crate::Error::Cancelled`] when `stop` fires: gets, queries,
     /// scans, versions and [`Dataset::advise`], also on its snapshots. Writes, repairs and index
-    /// changes are not affected. If this handle has a token already, the new one has `stop` instead.
+    /// changes are not affected. If this handle has a token already, the new one has `stop`
+    /// instead.
     ///
     /// An iterator over an answer returns the error once and ends; a new query, without the token
     /// or with another, can run at once.

@@ -143,8 +143,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
         self.view.seq()
     }
 
-    /// The latest versions of `key`, as of the snapshot or of an earlier write, newest first (DELI's
-    /// ReadKey). Versions before a deletion are not returned, so there can be fewer than requested.
+    /// The latest versions of `key`, as of the snapshot or of an earlier write, newest first
+    /// (DELI's ReadKey). Versions before a deletion are not returned, so there can be fewer than
+    /// requested.
     ///
     /// A dataset that keeps `v` versions discards a version once the key was written (put or
     /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most

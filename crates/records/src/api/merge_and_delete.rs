@@ -93,8 +93,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers changed records of a batch a hundred times in a row; also any
-    /// read or write error. Records deleted before the error stay deleted.
+    /// [`Error::Conflict`] if other writers changed records of a batch a hundred times in a row;
+    /// also any read or write error. Records deleted before the error stay deleted.
     pub fn delete_where(
         &self,
         condition: Expr,

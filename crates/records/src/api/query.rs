@@ -163,8 +163,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self
     }
 
-    /// Returns only these fields of each record, with the objects around them. A field that a record
-    /// does not have is absent ([`Projection`](crate::request::Projection)).
+    /// Returns only these fields of each record, with the objects around them. A field that a
+    /// record does not have is absent ([`Projection`](crate::request::Projection)).
     pub fn select<P: IntoPath>(mut self, paths: impl IntoIterator<Item = P>) -> Query<K, V> {
         let paths = paths.into_iter().map(IntoPath::into_path);
         match paths.collect::<esker_model::Result<_>>() {
@@ -348,14 +348,14 @@ impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
         }
     }
 
-    /// The current position in the answer: pass it to [`Query::after`] to continue from here. `None`
-    /// if no page can continue from here, or the query could not start.
+    /// The current position in the answer: pass it to [`Query::after`] to continue from here.
+    /// `None` if no page can continue from here, or the query could not start.
     pub fn token(&self) -> Option<PageToken> {
         self.rows.running()?.token()
     }
 
-    /// The plan of the query, its work so far, and the cost. Empty if the query could not start: the
-    /// first item is then the error.
+    /// The plan of the query, its work so far, and the cost. Empty if the query could not start:
+    /// the first item is then the error.
     pub fn explain(&self) -> Explain {
         let rows = self.rows.running();
         rows.map_or_else(Explain::default, query::Rows::explain)

@@ -36,9 +36,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, the field is
-    /// not a point, or the query has an order, an offset, a page token or selected fields; also any
-    /// read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, the field
+    /// is not a point, or the query has an order, an offset, a page token or selected fields; also
+    /// any read error.
     pub fn nearest(
         self,
         path: impl IntoPath,
@@ -49,9 +49,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         Ok(self.nearest_explained(path, from, k, max)?.0)
     }
 
-    /// As [`Query::nearest`], with an explanation. The search queries circles around the point, each
-    /// larger than the one before, until one has enough records: the explanation is that of the last
-    /// of these queries.
+    /// As [`Query::nearest`], with an explanation. The search queries circles around the point,
+    /// each larger than the one before, until one has enough records: the explanation is that of
+    /// the last of these queries.
     ///
     /// # Errors
     /// As [`Query::nearest`].

@@ -161,7 +161,7 @@ impl Handle {
         let live = self.current.usage.maintenance();
         let operations = live.operations();
         let considered = live.remembered.lock().considered;
-        if operations < considered.saturating_add(self.shared.choose_every) {
+        if operations < considered.saturating_add(self.shared.operations_per_choice) {
             return Ok(false);
         }
         live.remembered.lock().considered = operations;
@@ -191,7 +191,7 @@ impl Handle {
     /// The number of writes that must be known to replace a record or not before their update ratio
     /// counts.
     fn min_known(&self) -> u64 {
-        self.shared.choose_every / 32
+        self.shared.operations_per_choice / 32
     }
 
     /// The measured workload; `None` while the update ratio is unknown.

@@ -36,7 +36,7 @@ struct Closing {
 
 impl Background for MaintenanceThread {
     fn wrote(&self, shared: &Arc<Store>) {
-        if !shared.background_maintenance {
+        if !shared.automatic_maintenance {
             return;
         }
         if !shared.group.options().background {

@@ -32,8 +32,8 @@ pub(super) struct ScanApart<'a> {
 /// The number of bytes that a sequential scan reads at the cost of one lookup.
 const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
-/// The largest number of heads that are held for lookups. Above it, only their numbers are held, and
-/// all records are scanned.
+/// The largest number of heads that are held for lookups. Above it, only their numbers are held,
+/// and all records are scanned.
 const MAX_HELD: u64 = 16 << 10;
 
 /// The size of the first batch of lookups.

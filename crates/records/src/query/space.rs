@@ -48,8 +48,8 @@ impl ViewQuery {
     /// at `path`, ties by key. Reads all matching records; records without a point are skipped.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point is invalid, or the request has
-    /// other settings; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point is invalid,
+    /// or the request has other settings; any read error.
     pub(crate) fn by_distance(
         self,
         path: &Path,
@@ -82,8 +82,8 @@ impl ViewQuery {
     /// units of the coordinates: nearest first, ties by key. `k` replaces the request's limit.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point or the distance is invalid, or the
-    /// request has settings other than a limit; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point or the
+    /// distance is invalid, or the request has settings other than a limit; any read error.
     pub(crate) fn nearest(
         mut self,
         path: &Path,
@@ -255,8 +255,8 @@ impl ViewQuery {
     /// fullest first, then by row and column.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the size is invalid, or the request has
-    /// settings beside its condition; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the size is invalid,
+    /// or the request has settings beside its condition; any read error.
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         self.request.check_settings("cells", &[])?;
         let mut cells = CellCounts::new(&self.view.layout.shape, path, degrees)?;
@@ -271,7 +271,8 @@ impl ViewQuery {
     /// by primary key. `latest` says which records are considered, and which is the newest.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path or the request does not fit; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path or the request does not fit; any
+    /// read error.
     pub(crate) fn latest_per(
         mut self,
         path: &Path,

@@ -212,7 +212,7 @@ fn a_failure_to_write_findings_is_reported_until_they_are_written_also_after_reo
     db.close().unwrap();
     let options = small(Arc::new(fs.clone()))
         .memory_budget(32 << 20)
-        .background_maintenance(false);
+        .automatic_maintenance(false);
     let db = Database::open(FsPath::new(DIR), options).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     assert_eq!(strategy(&dataset).error, reported);
