@@ -126,7 +126,7 @@ fn open(args: &Args) -> Result<Session, Failure> {
         )));
     }
     let options = Options::new().memory_budget(args.memory / 2);
-    let db = Database::open_reader(&args.dir, PubSub::with(options))?;
+    let db = Database::open_reader(&args.dir, PubSub::register(options))?;
     Ok(Session::new(db, args.memory / 2)?)
 }
 

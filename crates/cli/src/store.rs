@@ -16,7 +16,7 @@ pub(crate) type FolderStore = Database;
 
 /// The options of every command; only the memory budget (in bytes) is configurable.
 pub(crate) fn options(memory: usize) -> Options {
-    PubSub::with(Options::new().memory_budget(memory))
+    PubSub::register(Options::new().memory_budget(memory))
 }
 
 /// Opens an existing store for writing.

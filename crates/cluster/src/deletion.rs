@@ -11,6 +11,9 @@
 //! - if it was under way all the time between the two, the later timestamp counts, as of any two
 //!   plain writes.
 //!
+//! A record that another write has replaced is judged again, by its newest version. The query is
+//! not repeated: it would find records that did not match when the deletion began, which stay.
+//!
 //! A conditional write by compare-and-set would decide the last case, too, but only against other
 //! conditional writes, and each deleted key would leave a head for good.
 
@@ -18,36 +21,38 @@ use std::ops::ControlFlow;
 
 use esker_coding::Seq;
 use esker_model::Key;
-use esker_model::query::{Order, Request};
+use esker_model::condition::Expr;
+use esker_model::query::{Compiled, NoEstimates, Order, Request};
 
 use crate::cells::Write;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
+use crate::find::confirms;
 use crate::view::{Newest, View};
 use crate::write::{Change, Operation};
 
 /// The records that are deleted under one deadline.
 const GROUP: usize = 512;
-/// How often the condition is queried again because other writers changed records meanwhile.
-const MAX_PASSES: usize = 100;
+/// The number of times in a row that other writers may replace records of a group.
+const MAX_ATTEMPTS: usize = 100;
 
 /// The outcome of a group of deletions.
 #[derive(Debug, Default)]
 struct Deleted {
     count: u64,
-    /// Another write of one of the keys was first.
-    was_overtaken: bool,
+    /// The newest versions of the keys that other writers put, if they satisfy the condition.
+    overtaken: Vec<(Key, Seq)>,
 }
 
 impl Dataset {
-    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and
-    /// can stop the deletion. Returns the number. A record that another write has replaced
-    /// meanwhile is deleted only if it still satisfies the condition; of a write that runs at the
-    /// same moment as the deletion of its record the later timestamp counts.
+    /// Deletes every record that satisfies the condition when the call begins; `progress` gets the
+    /// number so far, and can stop the deletion. Returns the number. A record that another write
+    /// replaces meanwhile is deleted only if the new one satisfies the condition, too; of a write
+    /// that runs at the same moment as the deletion of its record the later timestamp counts.
     ///
     /// # Errors
-    /// As [`Dataset::find`]; [`Error::Conflict`] if other writers changed the records a hundred
-    /// times in a row.
+    /// As [`Dataset::find`]; [`Error::Conflict`] if other writers replaced records of a group a
+    /// hundred times in a row.
     pub fn delete_where(
         &self,
         request: &Request,
@@ -55,52 +60,53 @@ impl Dataset {
     ) -> Result<u64> {
         let mut request = request.clone();
         request.order = Order::Any;
-        let mut count = 0;
-        for _ in 0..MAX_PASSES {
-            let (passed, was_overtaken) = self.delete_pass(&request, &mut count, progress)?;
-            if passed.is_break() || !was_overtaken {
-                return Ok(count);
-            }
-        }
-        let what = format!(
-            "other writers changed the records to be deleted {MAX_PASSES} times in a row: try again"
-        );
-        Err(Error::Conflict { key: None, what })
-    }
-
-    /// Deletes what one query finds. Returns whether `progress` wants to continue, and whether
-    /// other writers changed some of the records.
-    fn delete_pass(
-        &self,
-        request: &Request,
-        count: &mut u64,
-        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<(ControlFlow<()>, bool)> {
-        let mut answer = self.find(request)?;
+        let condition = request.condition.as_ref();
+        let mut answer = self.find(&request)?;
         let mut found: Vec<(Key, Seq)> = Vec::new();
-        let mut was_overtaken = false;
+        let mut count = 0;
         loop {
             let next = answer.next_record()?;
             let is_end = next.is_none();
             found.extend(next.map(|record| (record.key().clone(), record.seq())));
             if found.len() >= GROUP || (is_end && !found.is_empty()) {
-                let deleted = self.delete_found(&std::mem::take(&mut found))?;
-                *count += deleted.count;
-                was_overtaken |= deleted.was_overtaken;
-                if progress(*count).is_break() {
-                    return Ok((ControlFlow::Break(()), was_overtaken));
+                self.delete_group(std::mem::take(&mut found), condition, &mut count)?;
+                if progress(count).is_break() {
+                    return Ok(count);
                 }
             }
             if is_end {
-                return Ok((ControlFlow::Continue(()), was_overtaken));
+                return Ok(count);
             }
         }
     }
 
+    /// Deletes the records of a group, and adds their number to `count`.
+    fn delete_group(
+        &self,
+        mut found: Vec<(Key, Seq)>,
+        condition: Option<&Expr>,
+        count: &mut u64,
+    ) -> Result<()> {
+        for _ in 0..MAX_ATTEMPTS {
+            let deleted = self.delete_found(&found, condition)?;
+            *count += deleted.count;
+            found = deleted.overtaken;
+            if found.is_empty() {
+                return Ok(());
+            }
+        }
+        let what = format!(
+            "other writers changed the records to be deleted {MAX_ATTEMPTS} times in a row: try \
+             again"
+        );
+        Err(Error::Conflict { key: None, what })
+    }
+
     /// Deletes those of the records that are still the newest of their keys.
-    fn delete_found(&self, found: &[(Key, Seq)]) -> Result<Deleted> {
+    fn delete_found(&self, found: &[(Key, Seq)], condition: Option<&Expr>) -> Result<Deleted> {
         let shared = &self.shared;
         let bound = self.bound()?;
+        let compiled = Compiled::new(&bound.shape, condition.cloned(), &mut NoEstimates)?;
         let operation = Operation::begin(shared, &bound)?;
         // Before the read: a write that begins later is newer than the deletion.
         let deletions = found.iter().map(|(key, at)| {
@@ -112,7 +118,7 @@ impl Dataset {
         let newest = View::LATEST.newest(shared, &bound, &keys);
         let mut deleted = Deleted::default();
         let mut versions = Vec::new();
-        for (((_, at), deletion), newest) in found.iter().zip(deletions).zip(newest) {
+        for (((key, at), deletion), newest) in found.iter().zip(deletions).zip(newest) {
             match newest? {
                 Some(Newest {
                     at: now,
@@ -121,8 +127,13 @@ impl Dataset {
                     versions.push((deletion, Vec::new()));
                 }
                 Some(Newest {
-                    record: Some(_), ..
-                }) => deleted.was_overtaken = true,
+                    at: now,
+                    record: Some(record),
+                }) => {
+                    if confirms(&compiled, &bound, &record) {
+                        deleted.overtaken.push((key.clone(), now));
+                    }
+                }
                 // Another process has deleted it.
                 Some(Newest { record: None, .. }) | None => {}
             }

@@ -25,7 +25,7 @@ use crate::forms::config::{Architecture, Config, Granularity};
 use crate::forms::element::{NEVER, Time, damaged};
 use crate::forms::message::{End, Notification, Start};
 use crate::forms::place::Extent;
-use crate::lists::directory::{read_entry, read_latest, read_shapes, shape_key};
+use crate::lists::directory::{read_latest, read_shapes, read_subscription, shape_key};
 use crate::lists::shape::{KnownShapes, Shape, ShapeUntil, Shapes};
 use crate::lists::times::{TimeFilter, tick};
 use crate::lists::trees::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
@@ -258,7 +258,8 @@ impl Inner {
     /// Loads the broker of a store from its directory.
     ///
     /// # Errors
-    /// Any read error; [`Error::Damaged`] if a tree is missing or the configuration is malformed.
+    /// Any read error; [`Error::Damaged`] if a tree is missing or the configuration is malformed;
+    /// [`Error::Unsupported`] if the configuration is of a newer version.
     fn load(slot: Arc<BrokerSlot>) -> Result<Inner> {
         let store = slot.store.clone();
         let tree = |name: &str| {
@@ -268,9 +269,9 @@ impl Inner {
         };
         let directory = tree(DIRECTORY)?;
         let snapshot = store.snapshot();
-        let config = (snapshot.version().trees.get(&directory))
-            .and_then(|tree| Config::decode(&tree.config))
-            .ok_or_else(|| damaged("its configuration is malformed"))?;
+        let config = snapshot.version().trees.get(&directory);
+        let config = config.ok_or_else(|| damaged("the snapshot lacks its directory"))?;
+        let config = Config::decode(&config.config)?;
         let trees = Trees {
             publications: tree(match config.architecture {
                 Architecture::DualDb => LISTS,
@@ -284,7 +285,8 @@ impl Inner {
             })?,
             directory,
         };
-        let latest = read_latest(&snapshot, directory)?;
+        // Without a publication, everything is later.
+        let latest = read_latest(&snapshot, directory)?.unwrap_or(Time::MIN);
         let deliveries = Arc::new(Deliveries::default());
         let woken = deliveries.clone();
         let ends = store.listen_for_end(Arc::new(move || woken.wake_all()));
@@ -319,8 +321,9 @@ impl Inner {
         if self.store.is_reader() {
             self.shapes
                 .merge(read_shapes(snapshot, self.trees.directory)?);
-            let latest = read_latest(snapshot, self.trees.directory)?;
-            self.latest.fetch_max(latest, Ordering::AcqRel);
+            if let Some(latest) = read_latest(snapshot, self.trees.directory)? {
+                self.latest.fetch_max(latest, Ordering::AcqRel);
+            }
         }
         Ok(())
     }
@@ -508,6 +511,6 @@ impl Inner {
 
     /// The directory entry of a subscription; `None` if it does not exist or was forgotten.
     pub(crate) fn stored_entry(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
-        read_entry(snapshot, self.trees.directory, id)
+        read_subscription(snapshot, self.trees.directory, id)
     }
 }

@@ -23,7 +23,7 @@ fn notification(seq: Seq) -> Notification {
 
 #[test]
 fn dropped_consumers_leave_no_queues() {
-    let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())));
+    let options = PubSub::register(Options::new().fs(Arc::new(Memory::new())));
     let db = PubSub::create_or_open(Path::new("/gone"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let id = broker

@@ -10,7 +10,7 @@ use crate::forms::config::Config;
 use crate::forms::element::{Elements, Time};
 use crate::forms::keys::ListKey;
 use crate::forms::topic::{Topic, TopicFilter};
-use crate::lists::directory::DirectoryEntry;
+use crate::lists::directory::SubscriptionEntry;
 use crate::lists::merging::ValueLists;
 use crate::lists::shape::Shape;
 use crate::lists::times::ListTimes;
@@ -31,8 +31,8 @@ pub fn stored(data: &[u8]) -> usize {
     }
     decoded += usize::from(ListKey::parse(data).is_ok());
     decoded += usize::from(Shape::decode(data).is_some());
-    decoded += usize::from(Config::decode(data).is_some());
-    decoded += usize::from(DirectoryEntry::decode(data).is_ok());
+    decoded += usize::from(Config::decode(data).is_ok());
+    decoded += usize::from(SubscriptionEntry::decode(data).is_ok());
     decoded += usize::from(TopicFilter::decode(data).is_some());
     if let Some(topic) = Topic::decode(data) {
         assert_eq!(topic.encoded(), data, "a topic has one encoding");

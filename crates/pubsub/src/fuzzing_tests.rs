@@ -10,7 +10,7 @@ use crate::forms::element::{
 };
 use crate::forms::place::{Place, Region};
 use crate::forms::topic::TopicFilter;
-use crate::lists::directory::{DirectoryEntry, encode_entry};
+use crate::lists::directory::{SubscriptionEntry, encode_subscription};
 
 /// Elements of every kind, with places of every kind.
 fn operand(rng: &mut Rng) -> Vec<u8> {
@@ -91,8 +91,8 @@ fn damaged_bytes_are_refused_and_never_panic() {
         let whole = operand(&mut rng);
         assert_eq!(stored(&whole), 14);
         let topics: TopicFilter = "a/+/10/#".parse().unwrap();
-        let entry = encode_entry(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
-        let decoded_entry = DirectoryEntry::decode(&entry).unwrap();
+        let entry = encode_subscription(&topics, &subscription(&mut rng, Place::Anywhere), &[]);
+        let decoded_entry = SubscriptionEntry::decode(&entry).unwrap();
         assert_eq!(decoded_entry.forms().count(), 1);
         assert_eq!(decoded_entry.topics, topics);
         for source in [

@@ -22,7 +22,7 @@ const OF_A_TOPIC: usize = 100;
 const LONG: Duration = Duration::from_secs(300);
 
 fn options(memory: &Memory) -> Options {
-    PubSub::with(
+    PubSub::register(
         Options::new()
             .fs(Arc::new(memory.clone()))
             .durability(Durability::Os)

@@ -31,8 +31,8 @@
 //!         "sessions"
 //!     }
 //!
-//!     fn tree_options(&self, _tree: &str, _config: &[u8]) -> Option<TreeOptions> {
-//!         Some(TreeOptions::default())
+//!     fn tree_options(&self, _tree: &str, _config: &[u8]) -> esker::Result<TreeOptions> {
+//!         Ok(TreeOptions::default())
 //!     }
 //! }
 //!
@@ -84,7 +84,7 @@ pub use esker_lsm::{
 use esker_lsm::{Durability, Listening, Position, Seq, Wake};
 
 use crate::catalog::EXTENSION;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Store, append_completed};
 
 /// A capability that has its own trees in a store.
@@ -95,8 +95,13 @@ pub trait Extension: Send + Sync {
 
     /// The options of its tree `tree` with the configuration `config`. Called when the tree is
     /// created or configured, and whenever the store is opened; the result must depend on the two
-    /// arguments only. `None` rejects them: the tree is not created, or the store is not opened.
-    fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions>;
+    /// arguments only.
+    ///
+    /// # Errors
+    /// An error rejects the tree. [`Error::Unsupported`], for a tree of a newer version of the
+    /// extension, is returned as it is. Any other one is [`Error::BadInput`] where a tree is
+    /// created or configured, and [`Error::Damaged`] where the store is opened.
+    fn tree_options(&self, tree: &str, config: &[u8]) -> Result<TreeOptions>;
 }
 
 /// The extensions of an open store.
@@ -141,10 +146,15 @@ impl Extensions {
     ) -> Option<esker_lsm::Result<TreeOptions>> {
         let (extension, tree) = name.strip_prefix(EXTENSION)?.split_once('/')?;
         let options = match self.named(extension) {
-            Some(named) => named.tree_options(tree, config).ok_or_else(|| {
-                EngineError::Invalid(format!(
-                    "extension `{extension}` rejects the configuration of its tree `{tree}`"
-                ))
+            Some(named) => named.tree_options(tree, config).map_err(|error| {
+                let text = format!(
+                    "extension `{extension}` rejects the configuration of its tree `{tree}`: {error}"
+                );
+                match error.kind() {
+                    ErrorKind::Unsupported => EngineError::Unsupported(text),
+                    // When the store is opened, damage of the manifest.
+                    _ => EngineError::Invalid(text),
+                }
             }),
             None => Err(EngineError::Unsupported(format!(
                 "tree {name} belongs to the extension `{extension}`, which is not registered in this program: \

@@ -100,8 +100,8 @@ impl Change {
         Ok(Change {
             key: K::from_key(self.key)?,
             position: self.position,
-            record: self.record.map(record::typed).transpose()?,
-            old: self.old.map(record::typed).transpose()?,
+            record: self.record.map(record::with_key_type).transpose()?,
+            old: self.old.map(record::with_key_type).transpose()?,
             kind: self.kind,
         })
     }

@@ -27,7 +27,7 @@ pub(crate) fn returned(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
 ///
 /// # Errors
 /// If the key does not fit the type.
-pub(crate) fn typed<K: PrimaryKey>(record: Record) -> Result<Record<K>> {
+pub(crate) fn with_key_type<K: PrimaryKey>(record: Record) -> Result<Record<K>> {
     Ok(record.typed()?)
 }
 

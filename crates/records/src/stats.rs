@@ -406,7 +406,7 @@ impl Handle {
             next_repair_micros: pace.next_repair_micros,
             last_repair: history.last_repair,
             choice: history.choice,
-            error: history.error,
+            error: history.error.or(history.obsolete_save_error),
         }
     }
 }

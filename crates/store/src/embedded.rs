@@ -277,10 +277,10 @@ macro_rules! records {
             fn latest_per(
                 &self,
                 request: &Request,
-                key: &Path,
+                path: &Path,
                 latest: &Latest,
             ) -> Result<(Vec<Record>, Explain)> {
-                self.request(request.clone()).latest_per(key, latest)
+                self.request(request.clone()).latest_per(path, latest)
             }
         }
     };

@@ -19,7 +19,7 @@ use esker::{
     Record, Request, Result, Seq, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
-use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
+use esker_model::query::{CellCounts, LatestPer, Nearest, Setting, Shape};
 use esker_model::schema::{Extracted, Extraction};
 
 use crate::answer::Answer;
@@ -189,7 +189,8 @@ pub trait Records: Send + Sync {
     /// key.
     ///
     /// # Errors
-    /// As [`Records::find`]; [`esker::Error::BadInput`] if the point or the distance is not valid.
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the point or the distance is not valid,
+    /// or the request has settings other than a limit, which `k` replaces.
     fn nearest(
         &self,
         request: &Request,
@@ -198,6 +199,7 @@ pub trait Records: Send + Sync {
         k: usize,
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour>, Explain)> {
+        request.check_settings("nearest", &[Setting::Limit])?;
         let mut request = request.clone();
         if let Some(max) = max {
             let circle = esker::AreaExpr::circle(x, y, max);
@@ -207,30 +209,36 @@ pub trait Records: Send + Sync {
         self.by_distance(&request, path, (x, y))
     }
 
-    /// The records of a request (at most the limit) by their distance from a point, nearest first.
+    /// The records of a request after the offset (at most the limit) by their distance from a
+    /// point, nearest first.
     ///
     /// # Errors
-    /// As [`Records::nearest`].
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the point is not valid, or the request
+    /// has settings other than a limit and an offset.
     fn by_distance(
         &self,
         request: &Request,
         path: &Path,
         from: (f64, f64),
     ) -> Result<(Vec<Neighbour>, Explain)> {
-        let most = request.limit.unwrap_or(usize::MAX);
-        let mut nearest = Nearest::new(&shape(&self.def()), path, from, most)?;
+        request.check_settings("by_distance", &[Setting::Limit, Setting::Offset])?;
+        let mut nearest = Nearest::new(&shape(&self.def()), path, from, request.most())?;
         let explain = self.visit(&request.all(), &mut |record| {
             nearest.add(record);
             ControlFlow::Continue(())
         })?;
-        Ok((nearest.finish(), explain))
+        let mut near = nearest.finish();
+        near.drain(..request.offset.min(near.len()));
+        Ok((near, explain))
     }
 
     /// The number of records of a request in each cell of a grid, fullest first.
     ///
     /// # Errors
-    /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid.
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid, or the request
+    /// has settings beside its condition.
     fn cells(&self, request: &Request, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
+        request.check_settings("cells", &[])?;
         let mut cells = CellCounts::new(&shape(&self.def()), path, degrees)?;
         self.visit(&request.all(), &mut |record| {
             cells.add(&record);
@@ -239,19 +247,20 @@ pub trait Records: Send + Sync {
         Ok(cells.finish())
     }
 
-    /// The newest record of each value at `key`, as far as it satisfies the request, by primary
-    /// key.
+    /// The newest record of each value at `path`, as far as it satisfies the request, by primary
+    /// key: those after the offset, at most the limit.
     ///
     /// # Errors
-    /// As [`Records::find`].
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the request has settings other than a
+    /// limit and an offset, or `latest` has bounds of the time but no path of it.
     fn latest_per(
         &self,
         request: &Request,
-        key: &Path,
+        path: &Path,
         latest: &Latest,
     ) -> Result<(Vec<Record>, Explain)> {
         let shape = shape(&self.def());
-        let (mut per, request) = LatestPer::new(&shape, request.clone(), key, latest)?;
+        let (mut per, request) = LatestPer::new(&shape, request.clone(), path, latest)?;
         let explain = self.visit(&request, &mut |record| {
             per.add(record);
             ControlFlow::Continue(())

@@ -31,7 +31,7 @@ pub(crate) struct Answer {
 impl Store {
     pub(crate) fn new() -> Store {
         let dir = tempfile::tempdir().unwrap();
-        let options = esker_pubsub::PubSub::with(Options::default());
+        let options = esker_pubsub::PubSub::register(Options::default());
         let db = Database::create_or_open(dir.path().join("db"), options).unwrap();
         Store {
             session: Session::new(db.clone(), 64 << 20).unwrap(),

@@ -60,7 +60,7 @@ pub(super) fn city(
     };
     let clock = Arc::new(AtomicU64::new(world.now * 1000));
     let time = clock.clone();
-    let options = PubSub::with(options(memory));
+    let options = PubSub::register(options(memory));
     let options = options
         .clock(Arc::new(move || time.load(Ordering::Relaxed)))
         .durability(Durability::Os);

@@ -69,7 +69,7 @@ fn store() -> Option<(Box<dyn Store>, Vec<OsString>)> {
     let at = words
         .iter()
         .position(|word| Path::new(word).join("CURRENT").is_file())?;
-    let options = PubSub::with(Options::new().memory_budget(MEMORY));
+    let options = PubSub::register(Options::new().memory_budget(MEMORY));
     let db = esker_store::open(words.get(at)?, Mode::Read, options).ok()?;
     Some((db, words.get(at + 1..)?.to_vec()))
 }

@@ -20,7 +20,6 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     let asked = latest::Asked {
         latest: &args.latest,
-        offset: args.answer.offset,
         counts: args.count,
     };
     let mut queried = paths(&conditions);

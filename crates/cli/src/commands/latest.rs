@@ -14,8 +14,6 @@ use crate::rows::Rows;
 /// What is asked of the latest records.
 pub(super) struct Asked<'a> {
     pub(super) latest: &'a LatestArgs,
-    /// So many of the records are left out.
-    pub(super) offset: usize,
     /// True for the number of the records alone.
     pub(super) counts: bool,
 }
@@ -36,18 +34,17 @@ pub(super) fn answer(
     asked: &Asked<'_>,
     args: &QueryArgs,
 ) -> Result<Option<Outcome>, Failure> {
-    let Some(key) = &asked.latest.latest_per else {
+    let Some(path) = &asked.latest.latest_per else {
         return Ok(None);
     };
     let mut request = request.clone();
     request.validation = args.validation;
-    request.limit = args.limit.map(|limit| limit.saturating_add(asked.offset));
+    request.limit = args.limit;
     let considered = considered(asked.latest)?;
-    let (records, plan) = dataset.latest_per(&request, key, &considered)?;
-    let records = records.into_iter().skip(asked.offset);
+    let (records, plan) = dataset.latest_per(&request, path, &considered)?;
     let mut output = Output::new();
     let outcome = if asked.counts {
-        output.line(records.count())?;
+        output.line(records.len())?;
         output.finish()?;
         Outcome::Done
     } else if args.keys_only {
@@ -59,7 +56,10 @@ pub(super) fn answer(
         output.finish()?;
         Outcome::found(printed)
     } else {
-        Outcome::found(print(records.map(Ok), &mut Rows::new(&args.rows))?)
+        Outcome::found(print(
+            records.into_iter().map(Ok),
+            &mut Rows::new(&args.rows),
+        )?)
     };
     plan::explain(args.explain, || plan);
     Ok(Some(outcome))

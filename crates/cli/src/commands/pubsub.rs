@@ -30,7 +30,7 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         bad: 0,
         last: 0,
     };
-    let options = PubSub::with(options(memory));
+    let options = PubSub::register(options(memory));
     // Each line is in the log before the next one is read. Lines of 100 ms share a sync, and a
     // stream that pauses is synced.
     let options = options.durability(Durability::Periodic(Duration::from_millis(100)));

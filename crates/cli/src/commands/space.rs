@@ -47,7 +47,6 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     queried.extend(latest::paths(&args.latest));
     let asked = latest::Asked {
         latest: &args.latest,
-        offset: 0,
         counts: args.count,
     };
     let found = match latest::answer(&*dataset, &request, &asked, &args.query)? {
@@ -129,6 +128,7 @@ fn ordered(
     area: &AreaExpr,
     args: &WithinArgs,
 ) -> Result<Outcome, Failure> {
+    request.after.clone_from(&args.after);
     request.order = match args.order {
         AreaOrder::Distance => {
             let (near, plan) = dataset.by_distance(&request, &args.path, area.middle()?)?;
@@ -138,7 +138,6 @@ fn ordered(
         AreaOrder::Oldest => Order::Oldest,
         AreaOrder::Any => Order::Any,
     };
-    request.after.clone_from(&args.after);
     answer(dataset, request, &args.query)
 }
 

@@ -62,6 +62,40 @@ fn a_deletion_by_condition_leaves_what_was_replaced_since_it_began() {
     });
 }
 
+/// A record of a later write is not among those that matched when the deletion began, unless it
+/// replaces one of them.
+#[test]
+fn a_deletion_by_condition_leaves_what_did_not_match_when_it_began() {
+    const RECORDS: u32 = 520;
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        let mut batch = dataset.batch();
+        for id in 0..RECORDS {
+            let json = format!(r#"{{"id":{id},"n":1}}"#);
+            batch.put_json(json.as_bytes()).unwrap();
+        }
+        batch.put_json(br#"{"id":1000,"n":2}"#).unwrap();
+        batch.commit().unwrap();
+        net.sleep(10_000);
+        let mut turns = 0;
+        let deleted = dataset.delete_where(&Request::of(field("n").eq(1)), &mut |_| {
+            turns += 1;
+            if turns == 1 {
+                let left = (0..RECORDS).find(|id| n(&dataset, *id).is_some());
+                net.sleep(10_000);
+                put(&dataset, left.unwrap(), 1);
+                // One that did not match, and a new one.
+                put(&dataset, 1000, 1);
+                put(&dataset, 1001, 1);
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(deleted.unwrap(), u64::from(RECORDS));
+        assert_eq!((0..RECORDS).find(|id| n(&dataset, *id).is_some()), None);
+        assert_eq!([n(&dataset, 1000), n(&dataset, 1001)], [Some(1); 2]);
+    });
+}
+
 /// A write that begins after a deletion has read the newest versions is later than the deletion.
 #[test]
 fn a_put_that_begins_before_a_deletion_is_sent_counts() {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use esker_coding::Seq;
 use serde::{Deserialize, Serialize};
 
-use super::{Compiled, NoEstimates, Request, Shape};
+use super::{Compiled, NoEstimates, Request, Setting, Shape};
 use crate::condition::{Operand, field};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Record, RecordRef};
 use crate::schema::{Path, Scalar, Type, Value, Values};
 
@@ -36,13 +36,15 @@ impl Latest {
         }
     }
 
-    /// Only records from this time on, given as text of the field's type.
+    /// Only records from this time on, given as text of the field's type. Only with
+    /// [`Latest::by_time`].
     pub fn from(mut self, time: impl Into<String>) -> Latest {
         self.from = Some(time.into());
         self
     }
 
-    /// Only records up to this time, given as text of the field's type.
+    /// Only records up to this time, given as text of the field's type. Only with
+    /// [`Latest::by_time`].
     pub fn until(mut self, time: impl Into<String>) -> Latest {
         self.until = Some(time.into());
         self
@@ -55,7 +57,8 @@ pub struct LatestPer<'s> {
     conditions: Compiled,
     values: Values,
     time: Option<Type>,
-    limit: usize,
+    offset: usize,
+    limit: Option<usize>,
     /// By value: the rank of its newest record, and the record if it satisfies the condition.
     latest: HashMap<String, ((i128, Seq), Option<Record>)>,
 }
@@ -64,16 +67,25 @@ impl LatestPer<'_> {
     /// For a request: what is kept, and the request for the records that are considered.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the condition is invalid.
+    /// [`Error::BadInput`] if the condition is invalid, the request has settings other than a limit
+    /// and an offset, or `latest` has bounds of the time but no path of it.
     pub fn new<'s>(
         shape: &'s Shape,
         mut request: Request,
-        key: &Path,
+        path: &Path,
         latest: &Latest,
     ) -> Result<(LatestPer<'s>, Request)> {
+        request.check_settings("latest_per", &[Setting::Limit, Setting::Offset])?;
+        let is_bounded = latest.from.is_some() || latest.until.is_some();
+        if is_bounded && latest.time.is_none() {
+            return Err(Error::bad_input(
+                "`Latest::from` and `Latest::until` bound a time: name its path, by \
+                 `Latest::by_time`",
+            ));
+        }
         let condition = request.condition.take();
         let conditions = Compiled::new(shape, condition, &mut NoEstimates)?;
-        let mut paths = vec![key.clone()];
+        let mut paths = vec![path.clone()];
         if let Some(time) = &latest.time {
             paths.push(time.clone());
             if let Some(until) = &latest.until {
@@ -93,7 +105,8 @@ impl LatestPer<'_> {
             conditions,
             values: Values::new(&paths),
             time: latest.time.as_ref().map(type_of),
-            limit: request.limit.take().unwrap_or(usize::MAX),
+            offset: request.offset,
+            limit: request.limit,
             latest: HashMap::new(),
         };
         Ok((per, request.all()))
@@ -121,11 +134,13 @@ impl LatestPer<'_> {
         }
     }
 
-    /// The records that satisfy the condition, by primary key.
+    /// The records that satisfy the condition, by primary key: those after the offset, at most the
+    /// limit.
     pub fn finish(self) -> Vec<Record> {
         let found = self.latest.into_values().filter_map(|(_, record)| record);
         let by_key: BTreeMap<_, _> = found.map(|r| (r.key().as_bytes().to_vec(), r)).collect();
-        by_key.into_values().take(self.limit).collect()
+        let limit = self.limit.unwrap_or(usize::MAX);
+        by_key.into_values().skip(self.offset).take(limit).collect()
     }
 }
 

@@ -91,7 +91,7 @@ pub use plan::{Plan, Weighed};
 pub use points::{CellCount, CellCounts, Nearest, Neighbour};
 pub use rank::Ranking;
 pub use recency::Recency;
-pub use request::Request;
+pub use request::{Request, Setting};
 pub use shape::Shape;
 pub use token::{PageToken, ValueToken};
 pub use totals::Totals;

@@ -75,16 +75,23 @@ pub struct Nearest {
     space: Space,
     from: Point,
     at: PointAt,
-    most: usize,
+    /// The number of records kept; `None` for all.
+    most: Option<usize>,
     best: BinaryHeap<Neighbour>,
 }
 
 impl Nearest {
-    /// The `most` records whose points at `path` are nearest to a point.
+    /// The `most` records whose points at `path` are nearest to the point `(x, y)`, on the earth
+    /// longitude and latitude; without a number, all records with a point.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the field holds no points, or the point is invalid.
-    pub fn new(shape: &Shape, path: &Path, (x, y): (f64, f64), most: usize) -> Result<Nearest> {
+    pub fn new(
+        shape: &Shape,
+        path: &Path,
+        (x, y): (f64, f64),
+        most: Option<usize>,
+    ) -> Result<Nearest> {
         let space = shape.space_of(path)?;
         Ok(Nearest {
             space,
@@ -102,9 +109,10 @@ impl Nearest {
         };
         let distance = distance(self.space, self.from, point);
         let is_near = (self.best.peek()).is_some_and(|last| distance <= last.distance);
-        if self.best.len() < self.most || is_near {
+        let most = self.most.unwrap_or(usize::MAX);
+        if self.best.len() < most || is_near {
             self.best.push(Neighbour { record, distance });
-            if self.best.len() > self.most {
+            if self.best.len() > most {
                 self.best.pop();
             }
         }

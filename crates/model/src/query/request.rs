@@ -1,9 +1,12 @@
 //! What a query asks, as data.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Order, PageToken, Validation};
 use crate::condition::Expr;
+use crate::error::{Error, Result};
 use crate::schema::Path;
 
 /// What a query asks: which records, in which order, how many, and how much of each.
@@ -29,13 +32,13 @@ pub struct Request {
     pub condition: Option<Expr>,
     /// The order of the answer.
     pub order: Order,
-    /// Without this many records, the first in the order.
+    /// The number of records that are skipped, the first in the order.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: usize,
-    /// At most this many records, the first in the order behind the offset; without a limit, all.
+    /// At most this many records, the first in the order after the offset; without a limit, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Continues behind the page that returned this token, for the same request on the same
+    /// Continues after the page that returned this token, for the same request on the same
     /// snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<PageToken>,
@@ -49,6 +52,34 @@ pub struct Request {
     /// How the store validates the candidates of its indexes.
     #[serde(skip_serializing_if = "is_default")]
     pub validation: Validation,
+}
+
+/// A setting of a request, beside its condition and the way in which candidates are validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    /// [`Request::order`].
+    Order,
+    /// [`Request::offset`].
+    Offset,
+    /// [`Request::limit`].
+    Limit,
+    /// [`Request::after`].
+    After,
+    /// [`Request::select`].
+    Select,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Setting::Order => "order",
+            Setting::Offset => "offset",
+            Setting::Limit => "limit",
+            Setting::After => "after",
+            Setting::Select => "select",
+        })
+    }
 }
 
 fn is_default(validation: &Validation) -> bool {
@@ -78,13 +109,38 @@ impl Request {
         }
     }
 
-    /// The number of records, from the first in the order on, that the answer and what the offset
-    /// leaves out need; `None` for all.
+    /// The number of records, from the first in the order on, that the answer and its offset need;
+    /// `None` for all.
     pub fn most(&self) -> Option<usize> {
         self.limit.map(|limit| match limit {
             0 => 0,
             _ => limit.saturating_add(self.offset),
         })
+    }
+
+    /// Refuses settings that `method`, which applies those of `applied`, would ignore. The default
+    /// order and [`Order::Any`] fit every method.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`], which names the method and the setting.
+    pub fn check_settings(&self, method: &str, applied: &[Setting]) -> Result<()> {
+        let has_order = ![Order::default(), Order::Any].contains(&self.order);
+        let settings = [
+            (Setting::Order, has_order),
+            (Setting::Offset, self.offset > 0),
+            (Setting::Limit, self.limit.is_some()),
+            (Setting::After, self.after.is_some()),
+            (Setting::Select, !self.select.is_empty()),
+        ];
+        let mut ignored = settings
+            .into_iter()
+            .filter(|(setting, is_set)| *is_set && !applied.contains(setting));
+        match ignored.next() {
+            Some((setting, _)) => Err(Error::bad_input(format!(
+                "`{method}` has no use for the setting `{setting}` of a query: run it without"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Adds a condition, which must hold as well as the one before.

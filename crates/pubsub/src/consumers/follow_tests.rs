@@ -48,7 +48,7 @@ fn element(seq: Seq) -> Vec<u8> {
 
 /// Returns the text of each error, and the numbers of the publications behind it.
 fn follow(operands: impl Fn(Seq) -> Vec<(Vec<u8>, Vec<u8>)>) -> (Vec<String>, usize) {
-    let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())).background(false));
+    let options = PubSub::register(Options::new().fs(Arc::new(Memory::new())).background(false));
     let db = PubSub::create_or_open(Path::new("/damaged"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let all = Subscription::to(topic().into()).from(0);
@@ -120,7 +120,8 @@ fn a_malformed_key_in_the_lists_is_reported() {
     let wild = [topic().encoded(), &[4]].concat();
     let wild = keys::list(&wild, &[], List::Publications);
     for bad in [unknown, wild] {
-        let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())).background(false));
+        let options =
+            PubSub::register(Options::new().fs(Arc::new(Memory::new())).background(false));
         let db = PubSub::create_or_open(Path::new("/damaged"), options).unwrap();
         let broker = Broker::create_or_open(&db, Config::new()).unwrap();
         // So that topics of two levels are known.

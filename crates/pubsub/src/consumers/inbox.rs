@@ -18,7 +18,7 @@ use crate::broker::{Broker, Inner, View};
 use crate::deliver::{MAX_QUEUED, Queue};
 use crate::forms::element::StoredSubscription;
 use crate::forms::message::Notification;
-use crate::lists::directory::{DirectoryEntry, read_late};
+use crate::lists::directory::{SubscriptionEntry, read_late};
 use crate::search::publications::Page;
 use crate::search::self_join::JoinPrecedence;
 
@@ -337,7 +337,7 @@ impl Inbox {
                 too_late: HashSet::new(),
             });
         };
-        let entry = DirectoryEntry::decode(entry)?;
+        let entry = SubscriptionEntry::decode(entry)?;
         let mut notifications = Vec::new();
         for form in entry.forms() {
             let mut prepared = self.inner.prepare_form(&entry.topics, form)?;
@@ -371,7 +371,7 @@ impl Inbox {
     fn too_late(
         &self,
         view: &View,
-        entry: &DirectoryEntry<'_>,
+        entry: &SubscriptionEntry<'_>,
         notifications: &[Notification],
     ) -> Result<HashSet<Seq>> {
         let (Some(first), Some(last)) = (notifications.first(), notifications.last()) else {

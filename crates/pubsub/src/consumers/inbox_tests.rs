@@ -29,7 +29,7 @@ fn withdrawals_hold_up_no_consumer() {
         }
         1_000
     };
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(Memory::new()))
             .background(false)

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use esker::{Error, Result};
 use esker_coding::Reader;
 
 use crate::forms::cell::MAX_DEPTH;
+use crate::forms::element::damaged;
 
 /// How publications and subscriptions are stored (the paper's section 5).
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Architecture {
@@ -21,6 +24,7 @@ pub enum Architecture {
 }
 
 /// How areas and cells are stored (section 6.2).
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Granularity {
@@ -35,16 +39,20 @@ pub enum Granularity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Default: [`Architecture::DualDb`].
+    /// For benchmarks: how publications and subscriptions are stored. Default:
+    /// [`Architecture::DualDb`].
+    #[doc(hidden)]
     pub architecture: Architecture,
-    /// Default: [`Granularity::Variable`].
+    /// For benchmarks: how areas and cells are stored. Default: [`Granularity::Variable`].
+    #[doc(hidden)]
     pub granularity: Granularity,
     /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Default 12: cells of 10 by 5
     /// kilometres at the equator.
     pub depth: u8,
     /// How long after its end the broker remembers a subscription of a named user, so that a later
     /// self-join of the same user ([`crate::Subscription::join`]) receives nothing twice.
-    /// Self-joins look back no further than this. `None`: forever. Default: a minute.
+    /// Self-joins look back no further than this. A whole number of milliseconds; `None`: forever.
+    /// Default: a minute.
     pub remember: Option<Duration>,
     /// Units of the broker's times per millisecond of the store's clock, from 1 to 1,000,000
     /// (nanoseconds, which reach up to the year 2262). Default 1.
@@ -54,8 +62,17 @@ pub struct Config {
 /// The version of the stored form.
 const VERSION: u8 = 1;
 
+/// The stored form of a [`Config::remember`] without an end, which is otherwise in milliseconds.
+const FOREVER: u64 = u64::MAX;
+
 /// Nanoseconds. In finer units, times would soon exceed the range of [`crate::Time`].
 const MAX_RESOLUTION: u32 = 1_000_000;
+
+/// The number of milliseconds as it is stored; `None` if they are no whole number, or too many.
+fn remember_millis(remember: Duration) -> Option<u64> {
+    let millis = u64::try_from(remember.as_millis()).ok()?;
+    (millis < FOREVER && Duration::from_millis(millis) == remember).then_some(millis)
+}
 
 impl Default for Config {
     fn default() -> Config {
@@ -75,31 +92,44 @@ impl Config {
         Config::default()
     }
 
-    /// Sets the architecture.
+    /// For benchmarks: how publications and subscriptions are stored. Default:
+    /// [`Architecture::DualDb`].
+    #[doc(hidden)]
+    #[must_use]
     pub fn architecture(mut self, architecture: Architecture) -> Config {
         self.architecture = architecture;
         self
     }
 
-    /// Sets the granularity.
+    /// For benchmarks: how areas and cells are stored. Default: [`Granularity::Variable`].
+    #[doc(hidden)]
+    #[must_use]
     pub fn granularity(mut self, granularity: Granularity) -> Config {
         self.granularity = granularity;
         self
     }
 
-    /// Sets the depth of the tree of cells.
+    /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Areas are stored and found by
+    /// cells: more levels tell smaller areas apart, but large areas then have more cells. Default
+    /// 12: cells of 10 by 5 kilometres at the equator.
+    #[must_use]
     pub fn depth(mut self, depth: u8) -> Config {
         self.depth = depth;
         self
     }
 
-    /// Sets how long ended subscriptions are remembered; `None` means forever.
+    /// How long after its end the broker remembers a subscription of a named user
+    /// ([`Config::remember`](Config#structfield.remember)): a whole number of milliseconds, or
+    /// `None` for forever. Default: a minute.
+    #[must_use]
     pub fn remember(mut self, remember: Option<Duration>) -> Config {
         self.remember = remember;
         self
     }
 
-    /// Sets the unit of times.
+    /// Units of the broker's times per millisecond of the store's clock, from 1 to 1,000,000.
+    /// Default 1: times are in milliseconds.
+    #[must_use]
     pub fn resolution(mut self, resolution: u32) -> Config {
         self.resolution = resolution;
         self
@@ -109,18 +139,25 @@ impl Config {
     ///
     /// # Errors
     /// A text that names the setting that is out of range.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
         if self.resolution > MAX_RESOLUTION {
             return Err(format!(
                 "the resolution must be at most {MAX_RESOLUTION}, not {}",
                 self.resolution
             ));
         }
+        if let Some(remember) = self.remember
+            && remember_millis(remember).is_none()
+        {
+            return Err(format!(
+                "`remember` must be a whole number of milliseconds below 2^64 - 1, not {remember:?}"
+            ));
+        }
         self.check_stored()
     }
 
     /// Checks a stored configuration: older versions did not limit the resolution.
-    fn check_stored(&self) -> Result<(), String> {
+    fn check_stored(&self) -> std::result::Result<(), String> {
         if self.depth > MAX_DEPTH {
             return Err(format!(
                 "the depth of cells must be at most {MAX_DEPTH}, not {}",
@@ -147,16 +184,27 @@ impl Config {
         });
         out.push(self.depth);
         out.extend_from_slice(&self.resolution.to_le_bytes());
-        // In milliseconds. The greatest number means forever.
-        let remember = self.remember.map_or(u64::MAX, |remember| {
-            u64::try_from(remember.as_millis()).unwrap_or(u64::MAX)
-        });
-        out.extend_from_slice(&remember.to_le_bytes());
+        let remember = self.remember.and_then(remember_millis);
+        out.extend_from_slice(&remember.unwrap_or(FOREVER).to_le_bytes());
         out
     }
 
-    /// Decodes a stored configuration; `None` if it is malformed or of an unknown version.
-    pub(crate) fn decode(stored: &[u8]) -> Option<Config> {
+    /// Decodes a stored configuration.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it is of a newer version; [`Error::Damaged`] if it is malformed.
+    pub(crate) fn decode(stored: &[u8]) -> Result<Config> {
+        match stored.first() {
+            Some(&version) if version > VERSION => Err(Error::Unsupported(format!(
+                "publish/subscribe: the configuration of the broker is of version {version}, and \
+                 this program reads up to version {VERSION}"
+            ))),
+            _ => Config::parse(stored)
+                .ok_or_else(|| damaged("the configuration of the broker is malformed")),
+        }
+    }
+
+    fn parse(stored: &[u8]) -> Option<Config> {
         let mut input = Reader::new(stored);
         if input.u8()? != VERSION {
             return None;
@@ -175,7 +223,7 @@ impl Config {
         let depth = input.u8()?;
         let resolution = input.u32()?;
         let remember = match input.u64()? {
-            u64::MAX => None,
+            FOREVER => None,
             millis => Some(Duration::from_millis(millis)),
         };
         let config = Config {

@@ -13,12 +13,14 @@
 //! | `l`, the number of a late publication | the time of the store's clock when it was written |
 //! | `t` | the latest time of all publications |
 //!
-//! RepQueries has `publications` without `subscriptions`. Lists are operands. The configuration of
-//! the tree `directory` is that of the broker ([`Config`]).
+//! RepQueries has `publications` without `subscriptions`. The elements of lists are written as
+//! operands, which reads and compactions merge (`lists/merging.rs`). The configuration of the tree
+//! `directory` is that of the broker ([`Config`]).
 
 use std::sync::Arc;
 
 use esker::extension::{Extension, Leveled, TreeOptions};
+use esker::{Error, Result};
 
 use crate::forms::config::Config;
 use crate::lists::merging::ValueLists;
@@ -48,15 +50,17 @@ impl Extension for PubSub {
         NAME
     }
 
-    fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions> {
+    fn tree_options(&self, tree: &str, config: &[u8]) -> Result<TreeOptions> {
         match tree {
-            LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
+            LISTS | PUBLICATIONS | SUBSCRIPTIONS => Ok(TreeOptions {
                 operator: Some(Arc::new(ValueLists)),
                 extractor: Some(Arc::new(ListTimes)),
                 ..short_lived()
             }),
             DIRECTORY => Config::decode(config).map(|_| short_lived()),
-            _ => None,
+            other => Err(Error::Unsupported(format!(
+                "publish/subscribe: this program knows no tree `{other}`"
+            ))),
         }
     }
 }
@@ -67,7 +71,7 @@ fn short_lived() -> TreeOptions {
         compresses_flushes: false,
         // If live entries fill only a few flushes, each run of level 0 covers a stretch of time:
         // walks skip it once that has passed, and it is dropped unread once all of it has expired.
-        // With little memory there are more flushes, which are merged as usual.
+        // With little memory there are more flushes, which are compacted as usual.
         ..TreeOptions::with_policy(Arc::new(Leveled {
             level0_runs: 6,
             ..Leveled::default()
@@ -84,11 +88,11 @@ impl PubSub {
         folder: impl AsRef<std::path::Path>,
         options: esker::Options,
     ) -> esker::Result<esker::Database> {
-        esker::Database::create_or_open(folder, PubSub::with(options))
+        esker::Database::create_or_open(folder, PubSub::register(options))
     }
 
-    /// Adds this extension to the options.
-    pub fn with(options: esker::Options) -> esker::Options {
+    /// Registers this extension in the options, unless they have it already.
+    pub fn register(options: esker::Options) -> esker::Options {
         if options.has_extension(NAME) {
             return options;
         }

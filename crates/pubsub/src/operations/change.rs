@@ -15,7 +15,7 @@ use crate::broker::{Broker, Inner, View};
 use crate::forms::element::{Element, StoredSubscription, Time};
 use crate::forms::message::Notification;
 use crate::forms::place::Place;
-use crate::lists::directory::{DirectoryEntry, encode_entry, id_key};
+use crate::lists::directory::{SubscriptionEntry, encode_subscription, subscription_key};
 use crate::lists::shape::ShapeUntil;
 use crate::search::prepared::{PreparedSubscription, SubscriptionLists};
 
@@ -119,7 +119,7 @@ struct FormInLists<'a> {
 struct Rewrite<'a> {
     id: Seq,
     /// The directory entry before the change.
-    entry: &'a DirectoryEntry<'a>,
+    entry: &'a SubscriptionEntry<'a>,
     /// The newest form before the change.
     old: FormInLists<'a>,
     /// The form that the change makes; `None` if it ends the subscription.
@@ -244,7 +244,7 @@ impl Inner {
         &self,
         view: &View,
         renewed: &PreparedSubscription,
-        entry: &DirectoryEntry<'_>,
+        entry: &SubscriptionEntry<'_>,
         after: Seq,
     ) -> Result<Vec<Notification>> {
         let mut unmet = renewed.clone();
@@ -290,7 +290,7 @@ impl Inner {
         let Some(stored) = self.stored_entry(snapshot, id)? else {
             return Ok(None);
         };
-        let entry = DirectoryEntry::decode(&stored)?;
+        let entry = SubscriptionEntry::decode(&stored)?;
         let now = self.now();
         let until = self.remembered_until(entry.newest.to, entry.newest.user);
         if until < now {
@@ -351,7 +351,7 @@ impl Inner {
     fn rewrite<'a>(
         &self,
         id: Seq,
-        entry: &'a DirectoryEntry<'a>,
+        entry: &'a SubscriptionEntry<'a>,
         change: &Change,
         now: Time,
     ) -> Result<Rewrite<'a>> {
@@ -413,8 +413,8 @@ impl Inner {
             older.insert(0, ended);
             drop_forms(&mut older, &form);
         }
-        let encoded = encode_entry(&entry.topics, &form, &older);
-        let (directory, key) = (self.trees.directory, id_key(rewrite.id));
+        let encoded = encode_subscription(&entry.topics, &form, &older);
+        let (directory, key) = (self.trees.directory, subscription_key(rewrite.id));
         batch.also_until(Kind::Put, directory, &key, &encoded, new.drop_time)?;
         Ok(PreparedChange {
             entry: encoded,
@@ -434,8 +434,8 @@ impl Inner {
         let mut operands = ListOperands::new(first);
         operands.add_end(old, rewrite.remembers_ended().then_some(&ended));
         self.write_operands(batch, &operands)?;
-        let encoded = encode_entry(&entry.topics, &ended, &entry.older);
-        let (directory, key) = (self.trees.directory, id_key(rewrite.id));
+        let encoded = encode_subscription(&entry.topics, &ended, &entry.older);
+        let (directory, key) = (self.trees.directory, subscription_key(rewrite.id));
         if rewrite.remembers_ended() {
             batch.also_until(Kind::Put, directory, &key, &encoded, old.drop_time)?;
         } else {

@@ -17,7 +17,7 @@ use crate::forms::element::{Element, NEVER, StoredPublication, Time, lives_at};
 use crate::forms::keys::{self, List};
 use crate::forms::message::{Notification, Publication, Published};
 use crate::forms::topic::Topic;
-use crate::lists::directory::{LATEST, late_key};
+use crate::lists::directory::{LATEST_TIME_KEY, late_key};
 use crate::lists::shape::{PublicationShape, Shape, ShapeUntil};
 use crate::matching::PublicationParts;
 use crate::search::subscribers::Matcher;
@@ -221,7 +221,12 @@ impl Inner {
         let slack = LATEST_SLACK.saturating_mul(i64::from(self.config.resolution));
         let rounded = latest.saturating_add(slack);
         let directory = self.trees.directory;
-        batch.also(Kind::Put, directory, LATEST, &rounded.to_le_bytes())?;
+        batch.also(
+            Kind::Put,
+            directory,
+            LATEST_TIME_KEY,
+            &rounded.to_le_bytes(),
+        )?;
         Ok(Some(rounded))
     }
 }

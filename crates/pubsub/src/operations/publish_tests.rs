@@ -18,7 +18,7 @@ use crate::{Broker, Config, PubSub, Publication, Subscription};
 fn a_subscription_that_ends_after_the_write_is_matched() {
     let clock = Arc::new(AtomicU64::new(1_000));
     let time = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(Memory::new()))
             .background(false)

@@ -8,7 +8,7 @@ use crate::broker::{Broker, Inner, View};
 use crate::forms::config::Architecture;
 use crate::forms::element::Element;
 use crate::forms::message::{Notification, Subscribed, Subscription, bad_input};
-use crate::lists::directory::{encode_entry, id_key};
+use crate::lists::directory::{encode_subscription, subscription_key};
 use crate::search::prepared::PreparedSubscription;
 
 impl Broker {
@@ -97,7 +97,7 @@ impl Inner {
             written.id = Some(first);
             let drop_time = self.drop_time(until);
             let form = prepared.first_form(first);
-            let entry = encode_entry(&prepared.topics, &form, &[]);
+            let entry = encode_subscription(&prepared.topics, &form, &[]);
             let mut operand = Vec::new();
             Element::Subscription(form).encode(first, drop_time, &mut operand);
             for key in &lists.keys {
@@ -105,7 +105,13 @@ impl Inner {
                 batch.also_until(Kind::Operand, tree, key, &operand, drop_time)?;
             }
             let directory = self.trees.directory;
-            batch.also_until(Kind::Put, directory, &id_key(first), &entry, drop_time)?;
+            batch.also_until(
+                Kind::Put,
+                directory,
+                &subscription_key(first),
+                &entry,
+                drop_time,
+            )?;
             Ok((written, self.write_shapes(batch, &lists.shapes, until)?))
         };
         let (_, (written, shapes)) =

@@ -11,7 +11,7 @@ use crate::{Broker, Config, PubSub, Subscription};
 /// No list would have it, and no publication would meet it.
 #[test]
 fn a_subscription_that_is_filed_under_nothing_is_damage() {
-    let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())).background(false));
+    let options = PubSub::register(Options::new().fs(Arc::new(Memory::new())).background(false));
     let db = PubSub::create_or_open(Path::new("/filed"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let inner = &*broker.inner;

@@ -114,7 +114,7 @@ fn body(rng: &mut Rng) -> String {
 fn anchors_find_exactly_the_conditions_that_a_body_satisfies() {
     for seed in 0..esker_sim::by_tier(8, 20) {
         let mut rng = Rng::with_seed(seed);
-        let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())));
+        let options = PubSub::register(Options::new().fs(Arc::new(Memory::new())));
         let db = PubSub::create_or_open(Path::new("/anchors"), options).unwrap();
         let broker = Broker::create_or_open(&db, Config::new()).unwrap();
         let mut made = Vec::new();

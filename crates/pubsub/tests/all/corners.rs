@@ -11,7 +11,7 @@ use esker_sim::memory::Memory;
 
 fn store(clock: &Arc<AtomicU64>) -> (Database, Broker) {
     let clock = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(Memory::new()))
             .memory_budget(1 << 20)
@@ -172,7 +172,7 @@ fn endless_elements_are_alive_at_the_last_time() {
 #[test]
 fn units_that_are_too_fine_are_refused() {
     let memory = Memory::new();
-    let options = PubSub::with(Options::new().fs(Arc::new(memory)));
+    let options = PubSub::register(Options::new().fs(Arc::new(memory)));
     let db = PubSub::create_or_open(Path::new("/units"), options).unwrap();
     for units in [0, 1_000_001, 5_300_000, u32::MAX] {
         let made = Broker::create_or_open(&db, Config::new().resolution(units));

@@ -90,7 +90,7 @@ struct Run {
 
 fn options(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(
+    PubSub::register(
         Options::new()
             .fs(fs)
             .background(false)

@@ -14,7 +14,7 @@ use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 fn store(fs: Arc<dyn esker::fs::Fs>) -> Database {
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(fs)
             .memory_budget(1 << 20)

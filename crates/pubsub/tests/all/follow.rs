@@ -14,7 +14,7 @@ const DAY: u64 = 24 * 60 * 60 * 1_000;
 
 fn options(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(
+    PubSub::register(
         Options::new()
             .fs(fs)
             .background(false)

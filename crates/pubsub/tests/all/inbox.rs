@@ -16,7 +16,7 @@ use fastrand::Rng;
 
 fn options(memory: &Memory, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(
+    PubSub::register(
         Options::new()
             .fs(Arc::new(memory.clone()))
             .memory_budget(1 << 20)

@@ -4,6 +4,7 @@
 
 mod anchors;
 mod architecture;
+mod config;
 mod corners;
 mod cuts;
 mod examples;

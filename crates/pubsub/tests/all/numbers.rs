@@ -14,7 +14,7 @@ use esker_sim::memory::Memory;
 /// Cells of a single level: the quarters of the sphere.
 fn store(clock: &Arc<AtomicU64>, granularity: Granularity) -> (Database, Broker) {
     let clock = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(Memory::new()))
             .background(false)

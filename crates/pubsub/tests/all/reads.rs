@@ -22,7 +22,7 @@ fn blocks_read_are_those_of_the_cost_analysis() {
     const ASKED: u64 = 300;
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
         for joins in [false, true] {
-            let options = PubSub::with(
+            let options = PubSub::register(
                 Options::new()
                     .fs(Arc::new(Memory::new()))
                     .background(false)
@@ -89,7 +89,7 @@ fn blocks_read_are_those_of_the_cost_analysis() {
 fn expired_neighbours_of_a_list_are_not_read() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let time = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(memory.clone()))
             .durability(Durability::Os)
@@ -125,7 +125,7 @@ fn expired_neighbours_of_a_list_are_not_read() {
 #[test]
 fn the_previous_publication_is_read_once_and_only_if_needed() {
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
-        let options = PubSub::with(
+        let options = PubSub::register(
             Options::new()
                 .fs(Arc::new(Memory::new()))
                 .background(false)
@@ -166,7 +166,7 @@ fn the_previous_publication_is_read_once_and_only_if_needed() {
 fn open(config: Config) -> (esker::Database, Broker, Arc<AtomicU64>) {
     let clock = Arc::new(AtomicU64::new(1_000));
     let time = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(Arc::new(Memory::new()))
             .background(false)

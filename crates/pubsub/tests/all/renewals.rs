@@ -28,7 +28,7 @@ impl Store {
 
     fn open(&mut self) {
         let clock = self.clock.clone();
-        let options = PubSub::with(
+        let options = PubSub::register(
             Options::new()
                 .fs(Arc::new(self.memory.clone()))
                 .memory_budget(1 << 20)

@@ -16,7 +16,7 @@ const BEGIN: u64 = 1_000_000;
 
 fn open(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> (Database, Broker) {
     let clock = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(fs)
             .durability(Durability::Sync)

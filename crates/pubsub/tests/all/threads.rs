@@ -15,7 +15,7 @@ use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
 use esker_sim::memory::Memory;
 
 fn options(memory: &Memory) -> Options {
-    PubSub::with(
+    PubSub::register(
         Options::new()
             .fs(Arc::new(memory.clone()))
             .memory_budget(1 << 20)

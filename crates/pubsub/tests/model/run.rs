@@ -81,7 +81,7 @@ impl Simulation for Run {
 impl Run {
     pub(crate) fn options(fs: &Hooked, clock: &Arc<AtomicU64>) -> Options {
         let clock = clock.clone();
-        PubSub::with(
+        PubSub::register(
             Options::new()
                 .fs(Arc::new(fs.clone()))
                 .background(false)

@@ -144,7 +144,7 @@ fn publication(x: u8, n: u8, time: Option<Time>) -> Publication {
 
 fn open(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> Database {
     let clock = clock.clone();
-    let options = PubSub::with(
+    let options = PubSub::register(
         Options::new()
             .fs(fs)
             .memory_budget(1 << 20)

@@ -13,9 +13,10 @@ use crate::query::{self, Explain, Order};
 #[derive(Clone)]
 #[must_use = "nothing is read before `run` or `visit`"]
 pub struct AggregateQuery {
-    query: query::Query,
+    query: query::ViewQuery,
     aggregation: Aggregation,
-    failed: Option<Error>,
+    /// The error of the first invalid argument.
+    invalid_argument: Option<Error>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
@@ -57,17 +58,17 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         AggregateQuery {
             query: self.inner,
             aggregation: Aggregation::new(aggregates),
-            failed: self.failed,
+            invalid_argument: self.invalid_argument,
         }
     }
 }
 
 impl AggregateQuery {
-    pub(crate) fn new(query: query::Query, aggregation: Aggregation) -> AggregateQuery {
+    pub(crate) fn new(query: query::ViewQuery, aggregation: Aggregation) -> AggregateQuery {
         AggregateQuery {
             query,
             aggregation,
-            failed: None,
+            invalid_argument: None,
         }
     }
 
@@ -87,7 +88,7 @@ impl AggregateQuery {
                     "`{other}` is an order of records, not of groups: name columns, as in \
                      count:desc (a column of that name is `{other}:asc`)"
                 ));
-                self.failed.get_or_insert(error);
+                self.invalid_argument.get_or_insert(error);
             }
         }
         self
@@ -105,7 +106,7 @@ impl AggregateQuery {
     /// # Errors
     /// [`Error::BadInput`] if an argument was invalid.
     pub fn aggregation(&self) -> Result<Aggregation> {
-        if let Some(error) = &self.failed {
+        if let Some(error) = &self.invalid_argument {
             return Err(error.clone());
         }
         let mut aggregation = self.aggregation.clone();
@@ -137,7 +138,7 @@ impl AggregateQuery {
     /// # Errors
     /// As [`AggregateQuery::run`].
     pub fn visit(self, visit: &mut dyn FnMut(Group) -> ControlFlow<()>) -> Result<Explain> {
-        match self.failed {
+        match self.invalid_argument {
             Some(error) => Err(error),
             None => self.query.aggregate(&self.aggregation, visit),
         }

@@ -86,7 +86,7 @@ impl Database {
     /// # Errors
     /// As [`Database::open`], except [`Error::Locked`].
     pub fn open_reader(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
-        let (engine, trees) = options.split()?;
+        let (engine, trees) = options.engine_and_trees()?;
         let group = Group::open_reader(dir.as_ref(), engine, Arc::new(trees))?;
         Database::with_group(group, options)
     }
@@ -115,7 +115,7 @@ impl Database {
     }
 
     fn open_with(dir: &FsPath, options: Options, missing: IfMissing) -> Result<Database> {
-        let (engine, trees) = options.split()?;
+        let (engine, trees) = options.engine_and_trees()?;
         let creates = missing == IfMissing::Create;
         let group = Group::open(dir, engine, Arc::new(trees), creates)?;
         let db = Database::with_group(group, options)?;
@@ -138,8 +138,8 @@ impl Database {
         let store = Store {
             group,
             durability: options.durability,
-            background_maintenance: options.background_maintenance,
-            choose_every: options.choose_every,
+            automatic_maintenance: options.automatic_maintenance,
+            operations_per_choice: options.operations_per_choice,
             index_types: options.index_types,
             datasets: datasets.into(),
             names: Default::default(),

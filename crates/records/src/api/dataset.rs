@@ -8,7 +8,7 @@ use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
 use esker_model::fields::Fields;
 use esker_model::query::{Aggregation, Request};
-use esker_model::schema::{IntoPath, Path, Value};
+use esker_model::schema::{Extracted, Extraction, IntoPath, Path, Value};
 use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 use serde::Serialize;
 
@@ -56,6 +56,9 @@ pub struct Dataset<K = Key, V = Record<K>> {
     pub(crate) handle: Handle,
     key: PhantomData<fn() -> (K, V)>,
 }
+
+/// Makes the new state of a record of the previous one, which it gets as it is stored and as a `V`.
+pub(super) type ChangeRecord<'c, V> = dyn FnMut(Option<&Record>, Option<&V>) -> Result<Update> + 'c;
 
 impl<K, V> Clone for Dataset<K, V> {
     fn clone(&self) -> Dataset<K, V> {
@@ -109,7 +112,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
 
     /// A handle whose reads end with [`crate::Error::Cancelled`] when `stop` fires: gets, queries,
     /// scans, versions and [`Dataset::advise`], also on its snapshots. Writes, repairs and index
-    /// changes are not affected. `stop` replaces an earlier token of the handle.
+    /// changes are not affected. If this handle has a token already, the new one has `stop`
+    /// instead.
     ///
     /// An iterator over an answer returns the error once and ends; a new query, without the token
     /// or with another, can run at once.
@@ -162,6 +166,19 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// [`crate::Error::BadInput`] if the text is not a key of the dataset's type.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
         Ok(Key::parse(self.handle.key_type(), text)?)
+    }
+
+    /// Extracts the key from the JSON of a record or of a patch.
+    ///
+    /// # Errors
+    /// [`Error::Record`] if the JSON has no key, or a key of another type.
+    pub fn key_of(&self, json: impl AsRef<[u8]>) -> Result<K> {
+        let stored = &self.handle.layout().stored;
+        let extraction = Extraction::new((stored.key.clone(), stored.key_type), Vec::new());
+        let mut extracted = Extracted::default();
+        extraction.extract(json.as_ref(), &mut extracted)?;
+        let key = Key::from_encoded(stored.key_type, extracted.key().to_vec());
+        Ok(K::from_key(key)?)
     }
 
     /// Parses a value of the attribute at `path` as the attribute's type. If the path is not
@@ -246,14 +263,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// Deletes a record and returns it: exactly the record that this call deleted, even if others
-    /// write at the same time.
+    /// write at the same time. A record that is not a `V` is not deleted.
     ///
     /// # Errors
-    /// As [`Dataset::update`].
+    /// [`crate::Error::BadInput`] if the record is not a `V`; also as [`Dataset::update`].
     pub fn delete(&self, key: impl AsKey<K>) -> Result<Option<V>> {
-        let key = key.as_key(self.handle.key_type())?;
-        let old = self.handle.update(&key, &mut |_| Ok(Update::Delete))?;
-        old.map(record::valued).transpose()
+        self.update_from(key, &mut |_, _| Ok(Update::Delete))
     }
 
     /// Changes the record of `key` depending on its content, with the store's default durability,
@@ -287,19 +302,30 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     ///
     /// # Errors
     /// [`crate::Error::Conflict`] if other writers changed the record a hundred times in a row;
-    /// [`crate::Error::BadInput`] if the new record does not fit or has another key; also any read
-    /// or write error.
+    /// [`crate::Error::BadInput`] if the record is not a `V`, or the new record does not fit or has
+    /// another key; also any read or write error.
     pub fn update<U: IntoUpdate>(
         &self,
         key: impl AsKey<K>,
         mut change: impl FnMut(Option<&V>) -> U,
     ) -> Result<Option<V>> {
+        self.update_from(key, &mut |_, old| change(old).into_update())
+    }
+
+    /// As [`Dataset::update`], with the previous record as it is stored and as a `V`. Converts it
+    /// before the write, so that one that does not fit `V` is left as it is.
+    pub(super) fn update_from(
+        &self,
+        key: impl AsKey<K>,
+        change: &mut ChangeRecord<'_, V>,
+    ) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
-        let old = self.handle.update(&key, &mut |old| {
-            let old = old.cloned().map(record::valued).transpose()?;
-            change(old.as_ref()).into_update()
+        let mut previous = None;
+        self.handle.update(&key, &mut |old| {
+            previous = old.cloned().map(record::valued).transpose()?;
+            change(old, previous.as_ref())
         })?;
-        old.map(record::valued).transpose()
+        Ok(previous)
     }
 
     /// The record of `key`.
@@ -328,7 +354,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
 
     /// A consistent view of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot<K, V> {
-        DatasetSnapshot::of(self.handle.snapshot())
+        DatasetSnapshot::unchecked(self.handle.snapshot())
     }
 
     /// A query for the records that match the condition, as of now.
@@ -344,13 +370,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// A query from data, as of now: [`Query::request`] of a query on this store or another, or one
     /// that was read with serde.
     pub fn request(&self, request: Request) -> Query<K, V> {
-        Query::new(query::Query::new(self.handle.snapshot(), request))
+        Query::new(query::ViewQuery::new(self.handle.snapshot(), request))
     }
 
     /// Aggregates of groups of records from data, as of now: [`AggregateQuery::aggregation`] of a
     /// query on this store or another, or one that was read with serde.
     pub fn aggregation(&self, aggregation: Aggregation) -> AggregateQuery {
-        let query = query::Query::new(self.handle.snapshot(), Request::default());
+        let query = query::ViewQuery::new(self.handle.snapshot(), Request::default());
         AggregateQuery::new(query, aggregation)
     }
 
@@ -366,8 +392,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// [`DatasetSnapshot::versions_with`], as of now.
-    pub fn versions_with(&self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
-        ValueVersions::new(self.handle.snapshot()).and(path, token)
+    pub fn versions_with(&self, path: impl IntoPath, value: impl Into<String>) -> ValueVersions<K> {
+        ValueVersions::new(self.handle.snapshot()).and(path, value)
     }
 
     /// The committed changes of the dataset after a position, in order, and then new changes as

@@ -37,19 +37,19 @@ impl<K, V> Clone for DatasetSnapshot<K, V> {
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
-    /// A dataset as `view` has it.
-    pub(super) fn of(view: View) -> DatasetSnapshot<K, V> {
+    /// A dataset as `view` has it, whose keys are known to be of type `K`.
+    pub(super) fn unchecked(view: View) -> DatasetSnapshot<K, V> {
         DatasetSnapshot {
             view,
             key: PhantomData,
         }
     }
 
-    /// As [`DatasetSnapshot::of`], for a view that was opened by name.
+    /// A dataset as `view` has it.
     ///
     /// # Errors
     /// [`crate::Error::BadInput`] if the dataset's keys are not of type `K`.
-    pub(super) fn new(view: View) -> Result<DatasetSnapshot<K, V>> {
+    pub(super) fn checked(view: View) -> Result<DatasetSnapshot<K, V>> {
         check_key_type::<K>(&view.dataset.name(), view.dataset.key_type())?;
         let key = PhantomData;
         Ok(DatasetSnapshot { view, key })
@@ -69,7 +69,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K, V> {
         let mut view = self.view.clone();
         view.snapshot = view.snapshot.with_stop(Some(stop.clone()));
-        DatasetSnapshot::of(view)
+        DatasetSnapshot::unchecked(view)
     }
 
     /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at
@@ -143,8 +143,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
         self.view.seq()
     }
 
-    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's
-    /// ReadKey). Versions before a deletion are not returned, so there can be fewer than requested.
+    /// The latest versions of `key`, as of the snapshot or of an earlier write, newest first
+    /// (DELI's ReadKey). Versions before a deletion are not returned, so there can be fewer than
+    /// requested.
     ///
     /// A dataset that keeps `v` versions discards a version once the key was written (put or
     /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most
@@ -180,13 +181,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// [`DatasetSnapshot::versions`] returns them (DELI's ReadValue). Newest first, a page at a
     /// time.
     ///
-    /// A token matches the equal value. If the attribute's tokenizer is
-    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), it matches every string that begins
-    /// with it.
+    /// Matches the equal value. If the attribute's tokenizer is
+    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), matches every string that begins
+    /// with `value`.
     ///
     /// Intersects the index entries of the attributes before it reads a record, in bounded memory;
-    /// if no attribute has an index, it reads all records. Records which index entries turn out to
-    /// be obsolete (online repair).
+    /// if no attribute has an index, it reads all records. Index entries that turn out to be
+    /// obsolete are noted, so that later queries skip them (online repair).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -208,8 +209,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn versions_with(&self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
-        ValueVersions::new(self.view.clone()).and(path, token)
+    pub fn versions_with(&self, path: impl IntoPath, value: impl Into<String>) -> ValueVersions<K> {
+        ValueVersions::new(self.view.clone()).and(path, value)
     }
 
     /// A query for the records that match the condition.
@@ -224,12 +225,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
 
     /// A query from data ([`crate::Dataset::request`]).
     pub fn request(&self, request: Request) -> Query<K, V> {
-        Query::new(query::Query::new(self.view.clone(), request))
+        Query::new(query::ViewQuery::new(self.view.clone(), request))
     }
 
     /// Aggregates of groups of records from data ([`crate::Dataset::aggregation`]).
     pub fn aggregation(&self, aggregation: Aggregation) -> AggregateQuery {
-        let query = query::Query::new(self.view.clone(), Request::default());
+        let query = query::ViewQuery::new(self.view.clone(), Request::default());
         AggregateQuery::new(query, aggregation)
     }
 

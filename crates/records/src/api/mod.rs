@@ -1,6 +1,13 @@
-//! The public interface: a store (`database.rs`), its datasets (`dataset.rs` and, by purpose,
-//! `dependent.rs`, `maintenance.rs`, `space.rs`, `versions.rs`), their snapshots, batches and
-//! queries. A thin layer: the modules below do the work, and do not depend on it.
+//! The public interface. A thin layer: the modules below do the work, and do not depend on it.
+//!
+//! - `database.rs`, `options.rs`: a store, and how it is opened; `snapshots.rs`: its snapshots.
+//! - `dataset.rs`: a dataset. More of its methods: `merge_and_delete.rs` and `maintenance.rs`.
+//! - `dataset_snapshot.rs`: a dataset at one moment; `reading.rs`: reads that both share.
+//! - `query.rs`: queries, scans and their iterators. More methods of queries: `aggregate.rs` and
+//!   `space.rs`, which also has a method of snapshots. `versions.rs`: queries for versions.
+//! - `batch.rs`: batches; `batch_one_dataset.rs`, `batch_any_dataset.rs`: their methods, by whether
+//!   they name the dataset; `batch_writes.rs`: their writes, by dataset.
+//! - `task.rs`: long operations that report their progress.
 
 mod aggregate;
 mod batch;
@@ -10,8 +17,8 @@ mod batch_writes;
 mod database;
 mod dataset;
 mod dataset_snapshot;
-mod dependent;
 mod maintenance;
+mod merge_and_delete;
 mod options;
 mod query;
 mod reading;

@@ -29,8 +29,8 @@ pub struct Options {
     pub(super) durability: Durability,
     pub(super) extensions: Vec<Arc<dyn Extension>>,
     pub(super) index_types: IndexTypes,
-    pub(super) background_maintenance: bool,
-    pub(super) choose_every: u64,
+    pub(super) automatic_maintenance: bool,
+    pub(super) operations_per_choice: u64,
     largest_mergeable: u64,
     next_table: NextTable,
 }
@@ -42,8 +42,8 @@ impl Default for Options {
             durability: Durability::Sync,
             extensions: Vec::new(),
             index_types: IndexTypes::new(),
-            background_maintenance: true,
-            choose_every: 8192,
+            automatic_maintenance: true,
+            operations_per_choice: 8192,
             largest_mergeable: esker_lsm::Tiered::default().largest_mergeable,
             next_table: NextTable::default(),
         }
@@ -167,25 +167,27 @@ impl Options {
         self
     }
 
-    /// For tests: run repairs and strategy choices automatically when they are due. Default true.
+    /// For tests: repairs, strategy choices, and the rest of interrupted changes run automatically
+    /// when they are due: on a background thread, or without background threads within writes.
+    /// Default true.
     #[doc(hidden)]
     #[must_use]
-    pub fn background_maintenance(mut self, on: bool) -> Options {
-        self.background_maintenance = on;
+    pub fn automatic_maintenance(mut self, on: bool) -> Options {
+        self.automatic_maintenance = on;
         self
     }
 
-    /// For tests: operations between two choices of the strategy, for datasets with an automatic
-    /// strategy. Default 8192.
+    /// For tests: the number of operations on a dataset with an automatic strategy after which the
+    /// strategy is chosen again. Default 8192.
     #[doc(hidden)]
     #[must_use]
-    pub fn choose_every(mut self, operations: u64) -> Options {
-        self.choose_every = operations;
+    pub fn operations_per_choice(mut self, operations: u64) -> Options {
+        self.operations_per_choice = operations;
         self
     }
 
     /// The engine's options, and the options of the trees.
-    pub(super) fn split(&self) -> Result<(esker_lsm::Options, Trees)> {
+    pub(super) fn engine_and_trees(&self) -> Result<(esker_lsm::Options, Trees)> {
         let trees = Trees {
             table_size: self.engine.table_size,
             largest_mergeable: self.largest_mergeable,

@@ -41,29 +41,32 @@ use crate::record;
 /// ```
 #[derive(Clone)]
 pub struct Query<K = Key, V = Record<K>> {
-    pub(super) inner: query::Query,
-    /// The error of an invalid path, which every call that runs the query returns.
-    pub(super) failed: Option<Error>,
+    pub(super) inner: query::ViewQuery,
+    /// The error of the first invalid argument, which every call that runs the query returns.
+    pub(super) invalid_argument: Option<Error>,
     key: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
-    pub(crate) fn new(inner: query::Query) -> Query<K, V> {
+    pub(crate) fn new(inner: query::ViewQuery) -> Query<K, V> {
         Query {
             inner,
-            failed: None,
+            invalid_argument: None,
             key: PhantomData,
         }
     }
 
-    /// Keeps the error of an argument, which the query returns when it is run: the first one.
-    fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert(error);
+    /// Keeps the error of an invalid argument, unless an earlier one was invalid, too.
+    fn note_invalid_argument(&mut self, error: Error) {
+        self.invalid_argument.get_or_insert(error);
     }
 
-    /// The query, or the error of an invalid argument.
-    pub(super) fn checked(self) -> Result<query::Query> {
-        self.failed.map_or(Ok(self.inner), Err)
+    /// The query.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if an argument was invalid.
+    pub(super) fn with_valid_arguments(self) -> Result<query::ViewQuery> {
+        self.invalid_argument.map_or(Ok(self.inner), Err)
     }
 
     /// The query as data: it can be serialised, and run on another store
@@ -76,14 +79,20 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # let db = Database::create_or_open(dir.path(), Options::default())?;
     /// # let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// # events.put_json(br#"{"id": 1, "n": 5}"#)?;
-    /// let text = serde_json::to_string(events.find(field("n").gt(3)).limit(10).request())?;
+    /// let text = serde_json::to_string(events.find(field("n").gt(3)).limit(10).request()?)?;
     /// assert_eq!(text, r#"{"condition":"n > int(3)","order":"newest","limit":10}"#);
     /// assert_eq!(events.request(serde_json::from_str(&text)?).count()?, 1);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn request(&self) -> &Request {
-        &self.inner.request
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if an argument was invalid.
+    pub fn request(&self) -> Result<&Request> {
+        match &self.invalid_argument {
+            Some(error) => Err(error.clone()),
+            None => Ok(&self.inner.request),
+        }
     }
 
     /// Adds a condition; all conditions must hold.
@@ -92,8 +101,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self
     }
 
-    /// Returns at most this many records, the first in the order behind the offset. Without a
-    /// limit, all.
+    /// Returns at most this many records, the first in the order after the offset. Without a limit,
+    /// all.
     pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query<K, V> {
         self.inner.request.limit = limit.into();
         self
@@ -149,23 +158,23 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         let order = std::mem::take(&mut self.inner.request.order);
         match order.then(path, direction) {
             Ok(order) => self.inner.request.order = order,
-            Err(error) => self.fail(error.into()),
+            Err(error) => self.note_invalid_argument(error.into()),
         }
         self
     }
 
-    /// Returns only these fields of each record, with the objects around them; fields that a record
-    /// does not have are left out ([`Projection`](crate::request::Projection)).
+    /// Returns only these fields of each record, with the objects around them. A field that a
+    /// record does not have is absent ([`Projection`](crate::request::Projection)).
     pub fn select<P: IntoPath>(mut self, paths: impl IntoIterator<Item = P>) -> Query<K, V> {
         let paths = paths.into_iter().map(IntoPath::into_path);
         match paths.collect::<esker_model::Result<_>>() {
             Ok(paths) => self.inner.request.select = paths,
-            Err(error) => self.fail(error.into()),
+            Err(error) => self.note_invalid_argument(error.into()),
         }
         self
     }
 
-    /// Leaves out this many records, the first in the order.
+    /// Skips this many records, the first in the order.
     pub fn offset(mut self, offset: usize) -> Query<K, V> {
         self.inner.request.offset = offset;
         self
@@ -206,7 +215,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// As [`Query::run`].
     pub fn keys(self) -> Result<Keys<K>> {
-        let (inner, key) = (self.checked()?.keys()?, PhantomData);
+        let (inner, key) = (self.with_valid_arguments()?.keys()?, PhantomData);
         Ok(Keys { inner, key })
     }
 
@@ -216,7 +225,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// [`Error::BadInput`] if a path, a condition, the order or the page token is invalid; also any
     /// read error. The items of the iterator are read errors, too.
     pub fn run(self) -> Result<Answer<K, V>> {
-        Ok(Answer::new(Ok(self.checked()?.run()?)))
+        Ok(Answer::new(Ok(self.with_valid_arguments()?.run()?)))
     }
 
     /// Passes every matching record (at most the limit) to `visit` until that breaks, in the order
@@ -225,19 +234,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// they are sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// Any read error.
+    /// As [`Query::run`]; [`Error::BadInput`] if a record is not a `V`.
     pub fn visit(self, visit: &mut dyn FnMut(V) -> ControlFlow<()>) -> Result<Explain> {
-        let mut failed = None;
-        let explain = self
-            .checked()?
-            .visit(&mut |record| match record::valued(record) {
-                Ok(record) => visit(record),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            })?;
-        failed.map_or(Ok(explain), Err)
+        (self.with_valid_arguments()?).visit(&mut |record| Ok(visit(record::valued(record)?)))
     }
 
     /// The first record in the order of the query, if there is one.
@@ -248,11 +247,16 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self.at_most_one().run()?.next().transpose()
     }
 
-    /// True if a record matches. Stops at the first match.
+    /// True if a record matches; with an offset, if more records match than it skips. Stops at the
+    /// first such record, whatever the order of the query.
     ///
     /// # Errors
     /// As [`Query::run`].
-    pub fn exists(self) -> Result<bool> {
+    pub fn exists(mut self) -> Result<bool> {
+        // Only a page depends on the order.
+        if self.inner.request.after.is_none() {
+            self.inner.request.order = Order::Any;
+        }
         Ok(self.at_most_one().keys()?.next().transpose()?.is_some())
     }
 
@@ -262,7 +266,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self.limit(limit)
     }
 
-    /// The number of matching records behind the offset (at most the limit).
+    /// The number of matching records after the offset (at most the limit).
     ///
     /// # Errors
     /// As [`Query::run`].
@@ -270,13 +274,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         Ok(self.count_explained()?.0)
     }
 
-    /// The number of matching records behind the offset (at most the limit), and how the query
+    /// The number of matching records after the offset (at most the limit), and how the query
     /// found it.
     ///
     /// # Errors
     /// As [`Query::run`].
     pub fn count_explained(self) -> Result<(u64, Explain)> {
-        self.checked()?.count()
+        self.with_valid_arguments()?.count()
     }
 
     /// How the query would be answered, without running it: all counts in the explanation are 0.
@@ -284,10 +288,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// As [`Query::run`].
     pub fn explain(&self) -> Result<Explain> {
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(self.inner.clone().run()?.explain()),
-        }
+        self.request()?;
+        Ok(self.inner.clone().run()?.explain())
     }
 }
 
@@ -297,7 +299,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> IntoIterator for Query<K, V> {
 
     /// Runs the query; an invalid query returns its error as the first item.
     fn into_iter(self) -> Answer<K, V> {
-        Answer::new(self.checked().and_then(query::Query::run))
+        Answer::new(self.with_valid_arguments().and_then(query::ViewQuery::run))
     }
 }
 
@@ -347,11 +349,13 @@ impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
     }
 
     /// The current position in the answer: pass it to [`Query::after`] to continue from here.
+    /// `None` if no page can continue from here, or the query could not start.
     pub fn token(&self) -> Option<PageToken> {
         self.rows.running()?.token()
     }
 
-    /// The plan of the query, its work so far, and the cost.
+    /// The plan of the query, its work so far, and the cost. Empty if the query could not start:
+    /// the first item is then the error.
     pub fn explain(&self) -> Explain {
         let rows = self.rows.running();
         rows.map_or_else(Explain::default, query::Rows::explain)
@@ -408,16 +412,18 @@ impl<K: PrimaryKey, V: FromRecord<K>> Scan<K, V> {
         }
     }
 
-    /// Reverses the order, from the greatest key down; call it before the iteration starts.
+    /// Reverses the order, from the greatest key down. Only before the first record is taken: later
+    /// the next item is [`Error::BadInput`], and the last one.
     pub fn rev(self) -> Scan<K, V> {
         let scan = match self.scan {
-            Started::Running(scan) => Started::Running(scan.rev()),
+            Started::Running(scan) => Started::new(scan.rev()),
             failed @ Started::Failed(_) => failed,
         };
         Scan { scan, ..self }
     }
 
-    /// The work of the scan so far, and its cost.
+    /// The work of the scan so far, and its cost. Empty if the scan could not start: the first item
+    /// is then the error.
     pub fn explain(&self) -> Explain {
         let scan = self.scan.running();
         scan.map_or_else(Explain::default, query::Scan::explain)

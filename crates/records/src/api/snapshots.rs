@@ -165,7 +165,7 @@ impl StoreSnapshot {
             .get(name)
             .cloned()
             .ok_or_else(|| Error::unknown_dataset_among(name, self.datasets.keys()))?;
-        DatasetSnapshot::new(View {
+        DatasetSnapshot::checked(View {
             layout: state.layout_in(self.snapshot.version()),
             dataset: Handle::new(self.store.clone(), state, None),
             snapshot: self.snapshot.clone().with_stop(self.stop.clone()),

@@ -1,4 +1,5 @@
-//! Spatial queries.
+//! Queries of points: the nearest records, records by distance, counts by cell, and the latest
+//! record of each value of a field; and the tables of a spatial index.
 
 use esker_model::schema::IntoPath;
 use esker_model::{FromRecord, PrimaryKey, Record};
@@ -9,10 +10,11 @@ use crate::query::{CellCount, Explain, Latest, Neighbour, TableBox};
 use crate::record;
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
-    /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
-    /// by key. With `max`, only records at most that far away (in metres; in the plane, in the unit
-    /// of the coordinates). With a spatial index at `path` it reads about `k` records; without one,
-    /// all of them.
+    /// The `k` records nearest to the point `from` among those that meet the conditions, nearest
+    /// first, ties by key. `from` is a longitude and a latitude; if the points at `path` are in the
+    /// plane, x and y. With `max`, only records at most that far away (in metres; in the plane, in
+    /// the unit of the coordinates). With a spatial index at `path` it reads about `k` records;
+    /// without one, all of them. `k` replaces the limit of the query.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,8 +36,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, or the
-    /// field is not a point; also any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, the field
+    /// is not a point, or the query has an order, an offset, a page token or selected fields; also
+    /// any read error.
     pub fn nearest(
         self,
         path: impl IntoPath,
@@ -46,10 +49,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         Ok(self.nearest_explained(path, from, k, max)?.0)
     }
 
-    /// As [`Query::nearest`], with the explanation of the search in the last circle.
+    /// As [`Query::nearest`], with an explanation. The search queries circles around the point,
+    /// each larger than the one before, until one has enough records: the explanation is that of
+    /// the last of these queries.
     ///
     /// # Errors
-    /// The same as [`Query::nearest`].
+    /// As [`Query::nearest`].
     pub fn nearest_explained(
         self,
         path: impl IntoPath,
@@ -58,46 +63,55 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        let (neighbours, explain) = self.checked()?.nearest(&path, from, k, max)?;
-        Ok((typed(neighbours)?, explain))
+        let (neighbours, explain) = self.with_valid_arguments()?.nearest(&path, from, k, max)?;
+        Ok((with_key_type(neighbours)?, explain))
     }
 
-    /// All matching records (at most the limit) by their distance from a point, nearest first, ties
-    /// by key.
+    /// All matching records after the offset (at most the limit) by their distance from the point
+    /// `from` ([`Query::nearest`]), nearest first, ties by key.
     ///
     /// # Errors
-    /// The same as [`Query::nearest`].
+    /// [`Error::BadInput`](crate::Error::BadInput) if the point is invalid, the field is not a
+    /// point, or the query has an order, a page token or selected fields; also any read error.
     pub fn by_distance(
-        mut self,
+        self,
         path: impl IntoPath,
         from: (f64, f64),
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        // Without a limit, all.
-        let max_len = self.inner.request.limit.take().unwrap_or(usize::MAX);
-        let (neighbours, explain) = self.checked()?.by_distance(&path, from, max_len)?;
-        Ok((typed(neighbours)?, explain))
+        let (neighbours, explain) = self.with_valid_arguments()?.by_distance(&path, from)?;
+        Ok((with_key_type(neighbours)?, explain))
     }
 
     /// The number of matching records in each non-empty cell of a grid with cells of `degrees`
     /// degrees: fullest first, then by row and column.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid; also any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid, or the query has an
+    /// order, an offset, a limit, a page token or selected fields; also any read error.
     pub fn cells(self, path: impl IntoPath, degrees: f64) -> Result<Vec<CellCount>> {
-        self.checked()?.cells(&path.into_path()?, degrees)
+        self.with_valid_arguments()?
+            .cells(&path.into_path()?, degrees)
     }
 
-    /// Takes the newest record of each value at `key`, and returns those that meet the conditions,
-    /// ordered by primary key: "the last position of each vehicle, for the vehicles now in this
-    /// area". Skips records without a value at `key`. Memory grows with the number of values.
+    /// Takes the newest record of each value at `path`, and returns those that meet the conditions,
+    /// ordered by primary key (after the offset, at most the limit): "the last position of each
+    /// vehicle, for the vehicles now in this area". Skips records without a value at `path`. Memory
+    /// grows with the number of values.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
-    pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
-        let (records, explain) = self.checked()?.latest_per(&key.into_path()?, at)?;
-        let typed = records.into_iter().map(record::typed);
-        Ok((typed.collect::<Result<_>>()?, explain))
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid, `latest` has bounds of
+    /// the time but no path of it, or the query has an order, a page token or selected fields; also
+    /// any read error.
+    pub fn latest_per(
+        self,
+        path: impl IntoPath,
+        latest: &Latest,
+    ) -> Result<(Vec<Record<K>>, Explain)> {
+        let query = self.with_valid_arguments()?;
+        let (records, explain) = query.latest_per(&path.into_path()?, latest)?;
+        let records = records.into_iter().map(record::with_key_type);
+        Ok((records.collect::<Result<_>>()?, explain))
     }
 }
 
@@ -114,8 +128,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     }
 }
 
-/// The neighbours with typed keys.
-fn typed<K: PrimaryKey>(neighbours: Vec<Neighbour>) -> Result<Vec<Neighbour<K>>> {
-    let typed = neighbours.into_iter().map(|near| Ok(near.typed()?));
-    typed.collect()
+/// The neighbours, with their keys as values of the program's type.
+fn with_key_type<K: PrimaryKey>(neighbours: Vec<Neighbour>) -> Result<Vec<Neighbour<K>>> {
+    let neighbours = neighbours.into_iter();
+    neighbours.map(|near| Ok(near.typed()?)).collect()
 }

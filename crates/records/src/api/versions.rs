@@ -56,7 +56,7 @@ impl<K: PrimaryKey> KeyVersions<K> {
     /// versions is 0; also any read error.
     pub fn read(self) -> Result<Vec<Record<K>>> {
         let records = self.view.read_key(&self.key?, self.as_of, self.latest)?;
-        records.into_iter().map(record::typed).collect()
+        records.into_iter().map(record::with_key_type).collect()
     }
 }
 
@@ -129,7 +129,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
         let page = self
             .view
             .read_values(&required, self.as_of, self.latest, self.page)?;
-        let records = page.records.into_iter().map(record::typed);
+        let records = page.records.into_iter().map(record::with_key_type);
         Ok(ValuePage {
             records: records.collect::<Result<_>>()?,
             next: page.next,

@@ -161,7 +161,7 @@ impl Handle {
         let live = self.state.usage.maintenance();
         let operations = live.operations();
         let considered_at = live.state.lock().considered_at;
-        if operations < considered_at.saturating_add(self.store.choose_every) {
+        if operations < considered_at.saturating_add(self.store.operations_per_choice) {
             return Ok(false);
         }
         live.state.lock().considered_at = operations;
@@ -191,7 +191,7 @@ impl Handle {
     /// The number of writes that must be known to replace a record or not before their update ratio
     /// counts.
     fn min_known(&self) -> u64 {
-        self.store.choose_every / 32
+        self.store.operations_per_choice / 32
     }
 
     /// The measured workload; `None` while the update ratio is unknown.

@@ -36,7 +36,7 @@ struct EndRequest {
 
 impl Background for MaintenanceThread {
     fn wrote(&self, store: &Arc<Store>) {
-        if !store.background_maintenance {
+        if !store.automatic_maintenance {
             return;
         }
         if !store.group.options().background {

@@ -11,7 +11,7 @@ use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
 use super::aggregate_from_index::aggregate_from_index;
 use super::group_records::{MergedEntries, Spill, group_records};
-use super::input::Query;
+use super::input::ViewQuery;
 use super::row_sorter::RowSorter;
 use super::run::Run;
 use super::{Explain, Order, Request};
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// Receives the groups of an answer. A break ends the query.
 type VisitGroup<'v> = dyn FnMut(Group) -> ControlFlow<()> + 'v;
 
-impl Query {
+impl ViewQuery {
     /// Computes the aggregates of the records that satisfy the aggregation's condition and that of
     /// the request, and passes the groups to `visit`, in their order, until that breaks. Of the
     /// request, the condition and the validation count.

@@ -20,7 +20,7 @@ use esker_model::query::{Aggregation, Direction, Grouping, Validation, ValueTota
 use super::count::DistinctWrites;
 use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, Steps};
-use super::input::Query;
+use super::input::ViewQuery;
 use super::key_cursor::READAHEAD;
 use super::parallel::Threads;
 use super::run::{Context, Costs, DrivingIndex, index_lookup};
@@ -44,7 +44,7 @@ const MAX_ENTRIES_PER_MATCH: u64 = 8;
 /// # Errors
 /// Any read error, an overflow of a total, and any error of `visit`.
 pub(super) fn aggregate_from_index(
-    query: &Query,
+    query: &ViewQuery,
     aggregation: &Aggregation,
     grouping: &Arc<Grouping>,
     visit: &mut VisitGroup<'_>,
@@ -105,7 +105,7 @@ struct IndexSource<'a> {
 
 impl<'a> IndexSource<'a> {
     /// `None` if the records are needed, or reading them is expected to be quicker.
-    fn new(query: &'a Query, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
+    fn new(query: &'a ViewQuery, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
         let view = &query.view;
         if query.request.condition.is_some() {
             return IndexSource::of_condition(query, attribute);
@@ -128,7 +128,10 @@ impl<'a> IndexSource<'a> {
     }
 
     /// As [`IndexSource::new`], for a query with a condition: finds the records that meet it.
-    fn of_condition(query: &'a Query, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
+    fn of_condition(
+        query: &'a ViewQuery,
+        attribute: &'a Attribute,
+    ) -> Result<Option<IndexSource<'a>>> {
         let mut keys = query.clone();
         keys.request.keys_only = true;
         let context = Context::new(keys)?;

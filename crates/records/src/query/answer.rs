@@ -55,7 +55,7 @@ struct PageBudget {
 }
 
 /// Matching records in order, found during iteration.
-pub(super) struct Answer {
+pub(super) struct RecentAnswer {
     pub(super) run: Run,
     page: PageBudget,
     /// The write number of the last candidate that the source returned.
@@ -71,11 +71,11 @@ pub(super) struct Answer {
     ready: VecDeque<Ready>,
 }
 
-impl Answer {
+impl RecentAnswer {
     /// An answer that reads its candidates from the driver.
-    pub(super) fn new(run: Run) -> Answer {
+    pub(super) fn new(run: Run) -> RecentAnswer {
         let after = run.context.after;
-        Answer {
+        RecentAnswer {
             page: PageBudget::small(&run.context),
             run,
             after,
@@ -88,8 +88,8 @@ impl Answer {
     }
 
     /// An answer from `candidates`, in their order. They must be all candidates of the driver.
-    pub(super) fn of_candidates(run: Run, candidates: Vec<Candidate>) -> Answer {
-        let mut answer = Answer::new(run);
+    pub(super) fn of_candidates(run: Run, candidates: Vec<Candidate>) -> RecentAnswer {
+        let mut answer = RecentAnswer::new(run);
         answer.run.steps.rounds += 1;
         answer.run.steps.candidates += candidates.len() as u64;
         answer.run.exhausted = true;
@@ -388,7 +388,7 @@ impl TakeScanned for OfferScanned<'_> {
     }
 }
 
-impl Iterator for Answer {
+impl Iterator for RecentAnswer {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {

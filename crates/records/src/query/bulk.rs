@@ -15,10 +15,10 @@ use esker_model::Key;
 use esker_model::query::Driver;
 use esker_model::schema::KeyType;
 
-use super::answer::Answer;
+use super::answer::RecentAnswer;
 use super::combine::WholeLists;
 use super::explain::{Explain, Steps};
-use super::input::Query;
+use super::input::ViewQuery;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, AnswerContent, BulkOrder, Fetch, Needs, TakeCurrent, TakeScanned};
@@ -28,8 +28,8 @@ use crate::record;
 use crate::store::View;
 use esker_model::Record;
 
-/// Receives the records of an answer. A break ends the query.
-pub(super) type VisitRecord<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
+/// Receives the records of an answer. A break or an error ends the query.
+pub(super) type VisitRecord<'v> = dyn FnMut(Record) -> Result<ControlFlow<()>> + 'v;
 
 /// The use of the records of an answer.
 pub(super) enum Sink<'v> {
@@ -57,7 +57,7 @@ const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 /// # Errors
 /// If the condition does not fit the dataset; any read error.
 pub(super) fn visit(
-    mut query: Query,
+    mut query: ViewQuery,
     order: BulkOrder,
     visit: &mut VisitRecord<'_>,
 ) -> Result<Explain> {
@@ -135,11 +135,11 @@ impl<'v> Bulk<'v> {
 
     /// Finds the records as an answer in order of recency does.
     fn by_recency(mut self) -> Result<Run> {
-        let mut answer = Answer::new(self.run);
+        let mut answer = RecentAnswer::new(self.run);
         match &mut self.delivery.sink {
             Sink::Visit(visit) => {
                 for record in &mut answer {
-                    if visit(record?).is_break() {
+                    if visit(record?)?.is_break() {
                         break;
                     }
                 }
@@ -176,7 +176,7 @@ impl<'v> Bulk<'v> {
         let share = loan.bytes() / 4;
         let mut sorter = self.sorter(2 * share);
         self.run.remaining = None;
-        let mut answer = Answer::new(self.run);
+        let mut answer = RecentAnswer::new(self.run);
         for record in &mut answer {
             let record = record?;
             sorter.add(record.key().as_bytes(), record.seq())?;
@@ -285,7 +285,7 @@ impl Delivery<'_> {
         self.answers += 1;
         if let Sink::Visit(visit) = &mut self.sink {
             let key = Key::from_encoded(self.key_type, key.to_vec());
-            self.is_broken_off = visit(record::returned(key, seq, value())?).is_break();
+            self.is_broken_off = visit(record::returned(key, seq, value())?)?.is_break();
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use esker_lsm::coding::Own;
 use esker_lsm::{Account, Loan, Seq, SeqSet};
 use esker_model::query::{Driver, Lists};
 
-use super::answer::Answer;
+use super::answer::RecentAnswer;
 use super::bulk::{Bulk, Sink};
 use super::combine::{ListsOutcome, WholeLists};
 use super::current_entries::{CurrentEntries, TakeCurrentEntry};
 use super::explain::{Explain, Steps};
-use super::input::Query;
+use super::input::ViewQuery;
 use super::run::{Context, DrivingIndex, Run};
 use super::stages::{Admission, BulkOrder};
 use crate::error::Result;
@@ -23,7 +23,7 @@ const MAX_GATHERED: usize = 64 << 10;
 ///
 /// # Errors
 /// If the condition or the page token does not fit the dataset; any read error.
-pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
+pub(super) fn count(query: ViewQuery) -> Result<(u64, Explain)> {
     let run = Run::new(query)?;
     let run = if is_whole(&run) {
         count_whole(run)?
@@ -40,7 +40,7 @@ fn is_whole(run: &Run) -> bool {
 
 /// Counts the keys of an answer in order of recency.
 fn count_pages(run: Run) -> Result<Run> {
-    let mut answer = Answer::new(run);
+    let mut answer = RecentAnswer::new(run);
     while answer.step()?.is_some() {}
     Ok(answer.run)
 }

@@ -3,14 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use super::input::Query;
+use super::bulk::VisitRecord;
+use super::input::ViewQuery;
 use super::rows::{RowSelection, Rows};
 use super::stages::BulkOrder;
 use super::{Explain, Order, bulk, count, scan};
 use crate::error::Result;
-use esker_model::Record;
 
-impl Query {
+impl ViewQuery {
     /// Runs the query for the keys of the matching records alone. Reads no record if the
     /// maintenance strategy and the conditions allow it.
     pub(crate) fn keys(mut self) -> Result<Rows> {
@@ -30,10 +30,10 @@ impl Query {
     /// of the request. Large answers are found the quickest in [`Order::Any`] or [`Order::Key`]:
     /// memory stays within a share of the budget; an answer whose keys take more than a query may
     /// borrow is sorted in a file in the store's folder. Returns the explanation.
-    pub(crate) fn visit(
-        mut self,
-        visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
-    ) -> Result<Explain> {
+    ///
+    /// # Errors
+    /// As [`ViewQuery::run`]; any error of `visit`, which ends the query.
+    pub(crate) fn visit(mut self, visit: &mut VisitRecord<'_>) -> Result<Explain> {
         let is_first = self.request.after.is_none();
         let order = match self.request.order {
             Order::Any if is_first => BulkOrder::Any,
@@ -41,7 +41,7 @@ impl Query {
             _ => {
                 let mut rows = self.run()?;
                 while let Some(record) = rows.next_record()? {
-                    if visit(record).is_break() {
+                    if visit(record)?.is_break() {
                         break;
                     }
                 }
@@ -49,22 +49,16 @@ impl Query {
             }
         };
         let mut selection = RowSelection::take_from(&mut self.request);
-        let (mut failed, mut skipped) = (None, 0);
+        let mut skipped = 0;
         let mut explain = bulk::visit(self, order, &mut |record| {
             if selection.skips() {
                 skipped += 1;
-                return ControlFlow::Continue(());
+                return Ok(ControlFlow::Continue(()));
             }
-            match selection.select(record) {
-                Ok(record) => visit(record),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            visit(selection.select(record)?)
         })?;
         explain.steps.answers -= skipped;
-        failed.map_or(Ok(explain), Err)
+        Ok(explain)
     }
 
     /// The number of matching records after the offset (at most the limit), and the explanation.

@@ -139,15 +139,10 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
     let store = context.view.dataset.store.clone();
     let mut groups = Groups::new(grouping.clone());
     let mut spill = Spill::new(&store.group, share);
-    let mut added = Ok(());
     let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
-        added = groups.add_each(record.json(), &mut |groups| spill.bound(groups, share));
-        match added {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
+        groups.add_each(record.json(), &mut |groups| spill.bound(groups, share))?;
+        Ok(ControlFlow::Continue(()))
     })?;
-    added?;
     spill.take(&mut groups)?;
     let entries = vec![spill.finish()?];
     Ok(Grouped { run, entries })

@@ -21,7 +21,7 @@ pub enum Combining {
 
 /// A request, and the view that answers it. See [`crate::Query`].
 #[derive(Clone)]
-pub(crate) struct Query {
+pub(crate) struct ViewQuery {
     pub(super) view: View,
     pub(crate) request: Request,
     /// How the records of candidates are looked up.
@@ -29,10 +29,10 @@ pub(crate) struct Query {
     pub(crate) combining: Combining,
 }
 
-impl Query {
+impl ViewQuery {
     /// A query with the default ways to look up records and to combine indexes.
-    pub(crate) fn new(view: View, request: Request) -> Query {
-        Query {
+    pub(crate) fn new(view: View, request: Request) -> ViewQuery {
+        ViewQuery {
             view,
             request,
             lookup: LookupOptions::default(),
@@ -41,15 +41,15 @@ impl Query {
     }
 
     /// The same query for all its records, whole and in any order.
-    pub(super) fn all(&self) -> Query {
-        Query {
+    pub(super) fn all(&self) -> ViewQuery {
+        ViewQuery {
             request: self.request.all(),
             ..self.clone()
         }
     }
 
     /// Adds a condition, which must hold as well as those before.
-    pub(super) fn filter(mut self, condition: Expr) -> Query {
+    pub(super) fn filter(mut self, condition: Expr) -> ViewQuery {
         self.request.filter(condition);
         self
     }

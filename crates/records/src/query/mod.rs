@@ -60,7 +60,7 @@ pub use explain::{
     ExplainedPlan, Note, Outcome, ReadCost, Steps,
 };
 pub use input::Combining;
-pub(crate) use input::Query;
+pub(crate) use input::ViewQuery;
 pub(crate) use rows::Rows;
 pub(crate) use scan::{Scan, count_all, count_unindexed};
 pub use table_boxes::TableBox;

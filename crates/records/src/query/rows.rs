@@ -3,9 +3,9 @@
 
 use esker_lsm::coding::Misplaced;
 
-use super::answer::{Answer, Ready};
+use super::answer::{Ready, RecentAnswer};
 use super::explain::Explain;
-use super::input::Query;
+use super::input::ViewQuery;
 use super::run::Run;
 use super::sorted::SortedAnswer;
 use super::{PageToken, Request};
@@ -52,7 +52,7 @@ impl RowSelection {
 
 /// The executor that finds the rows.
 enum RowSource {
-    Recent(Answer),
+    Recent(RecentAnswer),
     Sorted(SortedAnswer),
 }
 
@@ -71,13 +71,13 @@ impl Rows {
     ///
     /// # Errors
     /// If the condition, the order or the page token does not fit the dataset.
-    pub(super) fn new(mut query: Query) -> Result<Rows> {
+    pub(super) fn new(mut query: ViewQuery) -> Result<Rows> {
         let key_type = query.view.dataset.key_type();
         let selection = RowSelection::take_from(&mut query.request);
         let source = if query.request.order.is_sorted() {
             RowSource::Sorted(SortedAnswer::new(query)?)
         } else {
-            RowSource::Recent(Answer::new(Run::new(query)?))
+            RowSource::Recent(RecentAnswer::new(Run::new(query)?))
         };
         Ok(Rows {
             source,

@@ -18,7 +18,7 @@ use super::explain::{
     Alternative, Compared, Explain, ExplainedCombination, ExplainedCost, ExplainedIndex,
     ExplainedPlan, Note, Outcome, Steps,
 };
-use super::input::Query;
+use super::input::ViewQuery;
 use super::stages::{self, Admission, AnswerContent};
 use crate::bodies;
 use crate::catalog::Layout;
@@ -87,8 +87,8 @@ impl Context {
     ///
     /// # Errors
     /// If the condition or the page token does not fit the dataset; any read error.
-    pub(super) fn new(query: Query) -> Result<Context> {
-        let Query {
+    pub(super) fn new(query: ViewQuery) -> Result<Context> {
+        let ViewQuery {
             view,
             mut request,
             lookup,
@@ -362,7 +362,7 @@ pub(super) struct ListRead {
 
 impl Run {
     /// Prepares the query: see [`Context::new`].
-    pub(super) fn new(query: Query) -> Result<Run> {
+    pub(super) fn new(query: ViewQuery) -> Result<Run> {
         let context = Context::new(query)?;
         let limit = context.request.limit;
         Ok(Run {

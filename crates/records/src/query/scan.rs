@@ -78,14 +78,21 @@ impl Scan {
         })
     }
 
-    /// Reverses the order. Must be called before the first record is taken.
-    pub(crate) fn rev(mut self) -> Scan {
-        debug_assert!(!self.has_started, "the order is chosen first");
+    /// Reverses the order.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if a record was taken already.
+    pub(crate) fn rev(mut self) -> Result<Scan> {
+        if self.has_started {
+            return Err(Error::bad_input(
+                "the order of a scan cannot be reversed after its first record",
+            ));
+        }
         self.direction = match self.direction {
             Direction::Ascending => Direction::Descending,
             Direction::Descending => Direction::Ascending,
         };
-        self
+        Ok(self)
     }
 
     /// The steps of the scan so far and their cost.

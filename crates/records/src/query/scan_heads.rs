@@ -1,13 +1,14 @@
 //! Scans of a dataset whose bodies are stored separately, for answers that need them.
 //!
 //! The heads show which records are current, and decide the conditions as far as they can. If few
-//! heads remain, the scan looks their bodies up. If many remain, a second scan reads all records
-//! in location order, and skips those that are not in a set of the wanted writes.
+//! heads remain, the scan holds them in borrowed memory, and looks their bodies up. If many remain,
+//! or more than the loan has room for, a second scan reads all records in location order, and skips
+//! those that are not in a set of the wanted writes.
 
 use std::ops::ControlFlow;
 
 use esker_lsm::coding::Own;
-use esker_lsm::{Cost, LookupOptions, Seq, SeqSet, Slice};
+use esker_lsm::{Account, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
 use esker_model::record::RecordRef;
 
 use super::key_cursor::KeyCursor;
@@ -31,12 +32,60 @@ pub(super) struct HeadScan<'a> {
 /// The number of bytes that a sequential scan reads at the cost of one lookup.
 const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
-/// The largest number of heads that are held in memory for lookups. Above it, only their numbers
-/// are held, and all records are scanned.
+/// The largest number of heads that are held for lookups. Above it, only their numbers are held,
+/// and all records are scanned.
 const MAX_HELD: u64 = 16 << 10;
 
 /// The size of the first batch of lookups.
 const FIRST_BATCH: usize = 256;
+
+/// The memory of a held head beside its bytes: its place in a list, which may have as much in
+/// reserve.
+const HEAD_BYTES: usize = 2 * size_of::<StoredRecord>();
+
+/// The heads that a scan holds for lookups, in borrowed memory.
+struct HeldHeads<'a> {
+    view: &'a View,
+    /// The largest number of heads.
+    most: usize,
+    heads: Vec<StoredRecord>,
+    /// The memory of the heads.
+    bytes: usize,
+    /// Borrowed with the first head.
+    loan: Option<Loan>,
+}
+
+impl HeldHeads<'_> {
+    /// Holds a head; false if there is no room for it.
+    fn push(&mut self, key: &[u8], seq: Seq, head: Slice) -> bool {
+        if self.heads.len() >= self.most {
+            return false;
+        }
+        let store = &self.view.dataset.store;
+        let loan = (self.loan).get_or_insert_with(|| store.borrow(Account::Queries));
+        let bytes = self.bytes + key.len() + head.len() + HEAD_BYTES;
+        if bytes > loan.bytes() {
+            return false;
+        }
+        self.bytes = bytes;
+        (self.heads).push(StoredRecord::new(key, seq, head.compact()));
+        true
+    }
+
+    /// Adds the numbers of the heads to a set, and drops the heads and the loan.
+    fn move_to(&mut self, set: &mut SeqSet) {
+        set.extend(self.heads.drain(..).map(|head| head.seq));
+        self.heads = Vec::new();
+        self.loan = None;
+    }
+
+    /// Returns the memory that the heads do not need.
+    fn shrink(&mut self) {
+        if let Some(loan) = &mut self.loan {
+            loan.shrink(self.bytes);
+        }
+    }
+}
 
 impl HeadScan<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
@@ -98,8 +147,13 @@ impl HeadScan<'_> {
     pub(super) fn in_any_order(&self, receiver: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
-        let most_lookups = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MAX_HELD) as usize;
-        let mut to_look_up = Vec::new();
+        let mut to_look_up = HeldHeads {
+            view: self.view,
+            most: (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MAX_HELD) as usize,
+            heads: Vec::new(),
+            bytes: 0,
+            loan: None,
+        };
         let mut to_scan_for = SeqSet::default();
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
@@ -113,13 +167,13 @@ impl HeadScan<'_> {
                     has_ended = receiver
                         .take(key, seq, &mut || cursor.value_slice())?
                         .is_break();
-                } else if to_look_up.len() < most_lookups && to_scan_for.is_empty() {
-                    to_look_up.push(StoredRecord::new(key, seq, cursor.value_slice().compact()));
-                } else {
-                    to_scan_for.extend(to_look_up.drain(..).map(|head| head.seq));
+                } else if !to_scan_for.is_empty()
+                    || !to_look_up.push(key, seq, cursor.value_slice())
+                {
+                    to_look_up.move_to(&mut to_scan_for);
                     to_scan_for.insert(seq);
                 }
-                debug_assert!(to_look_up.is_empty() || to_scan_for.is_empty());
+                debug_assert!(to_look_up.heads.is_empty() || to_scan_for.is_empty());
             }
             cursor.next()?;
         }
@@ -128,7 +182,8 @@ impl HeadScan<'_> {
             return Ok(scanned);
         }
         if to_scan_for.is_empty() {
-            self.look_up(&to_look_up, &mut bodies, receiver)?;
+            to_look_up.shrink();
+            self.look_up(&to_look_up.heads, &mut bodies, receiver)?;
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {

@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use esker_lsm::{Account, Loan, Slice};
 use esker_model::query::{FieldOrder, Ranking};
 
-use super::answer::{Answer, Ready};
+use super::answer::{Ready, RecentAnswer};
 use super::explain::Explain;
-use super::input::Query;
+use super::input::ViewQuery;
 use super::row_sorter::{RecordPayload, Row, RowSorter, SortedRows};
 use super::run::Run;
 use super::sorted_from_index::{WantedRows, rows_from_index};
@@ -59,7 +59,7 @@ impl SortedAnswer {
     ///
     /// # Errors
     /// If the condition, the order or the page token does not fit the dataset.
-    pub(super) fn new(mut query: Query) -> Result<SortedAnswer> {
+    pub(super) fn new(mut query: ViewQuery) -> Result<SortedAnswer> {
         let request = &mut query.request;
         let ranking = Ranking::new(&query.view.layout.shape, &request.order)?;
         let first = request.order.fields().first().cloned();
@@ -174,7 +174,7 @@ impl SortedAnswer {
             sorter.add(&rank, &payload)
         };
         let run = if run.context.request.keys_only {
-            let mut answer = Answer::new(run);
+            let mut answer = RecentAnswer::new(run);
             while let Some(Ready { seq, key, .. }) = answer.step()? {
                 let record = RecordPayload {
                     key: &key,
@@ -186,21 +186,15 @@ impl SortedAnswer {
             }
             answer.run
         } else {
-            let mut added = Ok(());
-            let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
+            bulk::visit_run(run, BulkOrder::Any, &mut |record| {
                 let payload = RecordPayload {
                     key: record.key().as_bytes(),
                     seq: record.seq(),
                     stored: if keys_only { &[] } else { record.stored() },
                 };
-                added = add(record.json(), payload);
-                match added {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
-                }
-            })?;
-            added?;
-            run
+                add(record.json(), payload)?;
+                Ok(ControlFlow::Continue(()))
+            })?
         };
         Ok(Stage::Sorted {
             run,

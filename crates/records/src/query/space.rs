@@ -10,16 +10,16 @@ use std::ops::ControlFlow;
 use esker_lsm::Account;
 use esker_model::condition::{AreaExpr, field};
 use esker_model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
-use esker_model::query::{CellCount, CellCounts, Latest, LatestPer, Nearest, Neighbour};
+use esker_model::query::{CellCount, CellCounts, Latest, LatestPer, Nearest, Neighbour, Setting};
 use esker_model::range::Range;
 use esker_model::region::Region;
 use esker_model::schema::{Path, PointAt, decode_point};
 
-use super::answer::Answer;
+use super::answer::RecentAnswer;
 use super::explain::Explain;
-use super::input::Query;
+use super::input::ViewQuery;
 use super::run::{self, Costs, DrivingIndex, Run};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::{self, Candidate, WalkEnd};
 use esker_model::Record;
 
@@ -43,22 +43,37 @@ struct PointInCircle {
     candidate: Candidate,
 }
 
-impl Query {
-    /// The `most` matching records nearest to a point, by the distance of their points at `path`,
-    /// ties by key. Reads all matching records; records without a point are skipped.
+impl ViewQuery {
+    /// The matching records after the offset (at most the limit), by the distance of their points
+    /// at `path`, ties by key. Reads all matching records; records without a point are skipped.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the path has no points, or the point is invalid; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point is invalid,
+    /// or the request has other settings; any read error.
     pub(crate) fn by_distance(
         self,
         path: &Path,
         from: (f64, f64),
-        most: usize,
+    ) -> Result<(Vec<Neighbour>, Explain)> {
+        let request = &self.request;
+        request.check_settings("by_distance", &[Setting::Limit, Setting::Offset])?;
+        let (offset, most) = (request.offset, request.most());
+        let (mut near, explain) = self.first_by_distance(path, from, most)?;
+        near.drain(..offset.min(near.len()));
+        Ok((near, explain))
+    }
+
+    /// The matching records nearest to a point, at most `most`. Reads all matching records.
+    fn first_by_distance(
+        self,
+        path: &Path,
+        from: (f64, f64),
+        most: Option<usize>,
     ) -> Result<(Vec<Neighbour>, Explain)> {
         let mut nearest = Nearest::new(&self.view.layout.shape, path, from, most)?;
         let explain = self.all().visit(&mut |record| {
             nearest.add(record);
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok((nearest.finish(), explain))
     }
@@ -67,8 +82,8 @@ impl Query {
     /// units of the coordinates: nearest first, ties by key. `k` replaces the request's limit.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the path has no points, the point or the distance is invalid, or the
-    /// request continues a page; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the point or the
+    /// distance is invalid, or the request has settings other than a limit; any read error.
     pub(crate) fn nearest(
         mut self,
         path: &Path,
@@ -76,9 +91,7 @@ impl Query {
         k: usize,
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour>, Explain)> {
-        if self.request.after.is_some() {
-            return Err(Error::bad_input("the order by distance has no pages"));
-        }
+        (self.request).check_settings("nearest", &[Setting::Limit])?;
         self.request = self.request.all();
         let space = self.view.layout.shape.space_of(path)?;
         let from = Point::new(space, x, y)?;
@@ -107,7 +120,7 @@ impl Query {
             };
             let (found, explain) = match indexed {
                 Some(found) => found,
-                None => query.by_distance(path, (x, y), k)?,
+                None => query.first_by_distance(path, (x, y), Some(k))?,
             };
             if found.len() >= k || radius >= greatest {
                 return Ok((found, explain));
@@ -174,11 +187,11 @@ impl Query {
         });
         let at = PointAt::new(path)?;
         let candidates = points.into_iter().map(|point| point.candidate);
-        let mut answer = Answer::of_candidates(run, candidates.collect());
+        let mut answer = RecentAnswer::of_candidates(run, candidates.collect());
         let mut near = Vec::new();
         for record in answer.by_ref() {
             let record = record?;
-            // As in `by_distance`, a record without a valid point has no distance.
+            // As in `first_by_distance`, a record without a valid point has no distance.
             let Some(point) = at.find(space, record.json()) else {
                 continue;
             };
@@ -242,32 +255,35 @@ impl Query {
     /// fullest first, then by row and column.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the path has no points, or the size is invalid; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path has no points, the size is invalid,
+    /// or the request has settings beside its condition; any read error.
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
+        self.request.check_settings("cells", &[])?;
         let mut cells = CellCounts::new(&self.view.layout.shape, path, degrees)?;
         self.all().visit(&mut |record| {
             cells.add(&record);
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(cells.finish())
     }
 
-    /// For each value at `key`, its newest record, if that satisfies the condition of the request;
+    /// For each value at `path`, its newest record, if that satisfies the condition of the request;
     /// by primary key. `latest` says which records are considered, and which is the newest.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the path or the request does not fit; any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path or the request does not fit; any
+    /// read error.
     pub(crate) fn latest_per(
         mut self,
-        key: &Path,
+        path: &Path,
         latest: &Latest,
     ) -> Result<(Vec<Record>, Explain)> {
         let layout = self.view.layout.clone();
-        let (mut per, request) = LatestPer::new(&layout.shape, self.request, key, latest)?;
+        let (mut per, request) = LatestPer::new(&layout.shape, self.request, path, latest)?;
         self.request = request;
         let explain = self.visit(&mut |record| {
             per.add(record);
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok((per.finish(), explain))
     }

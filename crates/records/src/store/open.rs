@@ -17,11 +17,12 @@ use crate::telemetry::{self, Usage, UsageCounts};
 pub(crate) struct Store {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
-    /// True if background maintenance finishes interrupted changes and runs repairs.
-    pub(crate) background_maintenance: bool,
+    /// True if background maintenance finishes interrupted changes and runs repairs when they are
+    /// due.
+    pub(crate) automatic_maintenance: bool,
     /// The number of operations on a dataset after which background maintenance considers another
     /// strategy for it.
-    pub(crate) choose_every: u64,
+    pub(crate) operations_per_choice: u64,
     /// The index types of other crates that the store was opened with.
     pub(crate) index_types: IndexTypes,
     /// By name, so that operations on all datasets run in the same order each time. Never held

@@ -152,8 +152,13 @@ pub(crate) struct StoredMaintenance {
     pub(crate) last_repair: Option<LastRepair>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<StrategyChoice>,
+    /// The last error of maintenance. Earlier versions stored that of [`StoredMaintenance::obsolete_save_error`]
+    /// here if there was no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// See [`MaintenanceState::obsolete_save_error`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) obsolete_save_error: Option<String>,
 }
 
 /// The state of a dataset's maintenance, besides the counts.
@@ -295,12 +300,12 @@ impl LiveMeasurements {
     /// The part of the state that is stored.
     pub(crate) fn to_stored(&self) -> StoredMaintenance {
         let state = self.state.lock();
-        let error = state.error.as_ref().or(state.obsolete_save_error.as_ref());
         StoredMaintenance {
             measured: self.read(),
             last_repair: state.repair.clone(),
             choice: state.choice.clone(),
-            error: error.cloned(),
+            error: state.error.clone(),
+            obsolete_save_error: state.obsolete_save_error.clone(),
         }
     }
 
@@ -313,6 +318,7 @@ impl LiveMeasurements {
                 repair: stored.last_repair,
                 choice: stored.choice,
                 error: stored.error,
+                obsolete_save_error: stored.obsolete_save_error,
                 ..MaintenanceState::default()
             }),
             ..LiveMeasurements::default()

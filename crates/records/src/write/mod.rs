@@ -4,7 +4,8 @@
 //! - `pre_images.rs`: lookup of replaced records, for inserts, expectations and some maintenance
 //!   strategies.
 //! - `commit.rs`: the append. `reencode.rs`: the batch for a newer layout.
-//! - `update.rs`: atomic updates of a record. `expire.rs`: deletion of expired records.
+//! - `update.rs`: atomic updates of a record. `delete_where.rs`: deletion by condition.
+//!   `expire.rs`: deletion of expired records.
 //! - `notes.rs`: notes of programs, in the same commit.
 //! - `unique.rs`, `duplicates.rs`: values that no two records may share.
 //! - `auto_key.rs`: generated keys.
@@ -14,6 +15,7 @@ mod batch;
 #[cfg(test)]
 mod batch_tests;
 mod commit;
+mod delete_where;
 mod duplicates;
 mod encode;
 mod expire;

@@ -136,3 +136,38 @@ fn what_others_write_meanwhile_is_looked_at_again() {
     assert_eq!((deleted, left), (1750, 750));
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
 }
+
+/// A record of a later write is not among those that met the condition when the deletion began,
+/// unless it replaces one of them.
+#[test]
+fn what_did_not_match_when_the_deletion_began_stays() {
+    let (db, d) = open(&Memory::new());
+    put(&d, 0..2500, "ann");
+    put(&d, 2500..2510, "bob");
+    let mut turns = 0;
+    let deleted = d
+        .delete_where(field("user").eq("ann"), &mut |_| {
+            turns += 1;
+            if turns == 1 {
+                let left: Vec<u64> = d
+                    .find(field("user").eq("ann"))
+                    .keys()
+                    .unwrap()
+                    .map(Result::unwrap)
+                    .collect();
+                // Two that are still to be deleted: one is written again, one is deleted and put.
+                put(&d, left[0]..left[0] + 1, "ann");
+                d.delete(left[1]).unwrap();
+                put(&d, left[1]..left[1] + 1, "ann");
+                // A new record, and one that did not match.
+                put(&d, 5000..5001, "ann");
+                put(&d, 2500..2501, "ann");
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let left: Vec<u64> = d.scan(..).map(|record| *record.unwrap().key()).collect();
+    let expected: Vec<u64> = (2500..2510).chain([5000]).collect();
+    assert_eq!((deleted, left), (2500, expected));
+    assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
+}

@@ -20,15 +20,17 @@ impl Extension for Inbox {
         "inbox"
     }
 
-    fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions> {
+    fn tree_options(&self, tree: &str, config: &[u8]) -> esker::Result<TreeOptions> {
         match (tree, config) {
             // A tree may have the name of a dataset's data tree.
-            ("data", b"lists") => Some(TreeOptions {
+            ("data", b"lists") => Ok(TreeOptions {
                 operator: Some(Arc::new(Lists)),
                 ..TreeOptions::default()
             }),
-            ("sent", b"") => Some(TreeOptions::default()),
-            _ => None,
+            ("sent", b"") => Ok(TreeOptions::default()),
+            _ => Err(esker::Error::BadInput(
+                "no tree of the extension".to_string(),
+            )),
         }
     }
 }
@@ -363,8 +365,8 @@ fn names_and_configurations_are_refused_with_the_reason() {
         fn name(&self) -> &'static str {
             self.0
         }
-        fn tree_options(&self, _: &str, _: &[u8]) -> Option<TreeOptions> {
-            None
+        fn tree_options(&self, _: &str, _: &[u8]) -> esker::Result<TreeOptions> {
+            Err(esker::Error::BadInput("no tree at all".to_string()))
         }
     }
     for names in [vec![""], vec!["a/b"], vec!["Inbox"], vec!["a", "a"]] {

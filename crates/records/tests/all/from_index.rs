@@ -266,7 +266,10 @@ impl Asker<'_> {
         }
         let end = |place: Option<&usize>| place.map_or("null", |place| shown(at, *place));
         let path = field.path;
-        let _doing = Doing(format!("groups of {path}, {:?}", query.request().condition));
+        let _doing = Doing(format!(
+            "groups of {path}, {:?}",
+            query.request().unwrap().condition
+        ));
         let (aggregates, by, right): (String, &str, Vec<String>) = match self.rng.usize(0..4) {
             0 => {
                 let mut right: Vec<String> = counts
@@ -419,7 +422,10 @@ impl Asker<'_> {
         if has_then {
             order += &format!(",{}", FIELDS[then].path);
         }
-        let _doing = Doing(format!("order {order}, {:?}", query.request().condition));
+        let _doing = Doing(format!(
+            "order {order}, {:?}",
+            query.request().unwrap().condition
+        ));
         let query = query.order(order.parse().unwrap());
         let (size, offset) = (self.rng.usize(1..9), self.rng.usize(0..3));
         let behind = &right[offset.min(right.len())..];

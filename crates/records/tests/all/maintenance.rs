@@ -304,7 +304,7 @@ fn a_repair_before_the_keys_are_there_does_not_vouch_for_what_comes_after_it() {
 fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
     for method in [RepairMethod::Auto, RepairMethod::Index] {
         // The change does not resume automatically.
-        let options = small(Arc::new(Memory::new())).background_maintenance(false);
+        let options = small(Arc::new(Memory::new())).automatic_maintenance(false);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let (db, dataset) = twenty_in(db, Merging::Tiered);
         let cut = &mut |_| ControlFlow::Break(());

@@ -178,3 +178,48 @@ fn findings_of_queries_that_cannot_be_written_fail_no_flush_and_are_reported() {
     assert_eq!(strategy(&dataset).known_obsolete, 50);
     check(&db);
 }
+
+#[test]
+fn a_failure_to_write_findings_is_reported_until_they_are_written_also_after_reopening() {
+    let fs = Hooked::default();
+    let db = open(&fs);
+    let dataset = create(&db, Maintenance::Deferred);
+    put(&dataset, 0..100, 1);
+    db.flush().unwrap();
+    put(&dataset, 0..50, 2);
+    let count = |dataset: &Dataset| {
+        dataset
+            .query()
+            .equals(&path("a"), "1")
+            .run()
+            .unwrap()
+            .count()
+    };
+    assert_eq!(count(&dataset), 50);
+    let failed = Arc::new(AtomicUsize::new(0));
+    fs.set(move |call, path| {
+        let is_table = path.extension().is_some_and(|extension| extension == "tbl");
+        if call == "create" && is_table && failed.fetch_add(1, SeqCst) == 0 {
+            return Err(io::ErrorKind::Other.into());
+        }
+        Ok(())
+    });
+    db.flush().unwrap();
+    fs.clear();
+    let reported = strategy(&dataset).error;
+    assert!(reported.is_some());
+    drop(dataset);
+    db.close().unwrap();
+    let options = small(Arc::new(fs.clone()))
+        .memory_budget(32 << 20)
+        .automatic_maintenance(false);
+    let db = Database::open(FsPath::new(DIR), options).unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    assert_eq!(strategy(&dataset).error, reported);
+    // The query finds them again.
+    assert_eq!(count(&dataset), 50);
+    put(&dataset, 500..501, 3);
+    db.flush().unwrap();
+    assert_eq!(strategy(&dataset).known_obsolete, 50);
+    assert_eq!(strategy(&dataset).error, None);
+}

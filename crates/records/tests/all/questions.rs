@@ -115,7 +115,10 @@ impl Asker<'_> {
             .iter()
             .map(|(path, ascending)| format!("{path}:{}", if *ascending { "asc" } else { "desc" }));
         let order = texts.collect::<Vec<_>>().join(",");
-        let _doing = Doing(format!("order {order}, {:?}", query.request().condition));
+        let _doing = Doing(format!(
+            "order {order}, {:?}",
+            query.request().unwrap().condition
+        ));
         let query = query.order(order.parse().unwrap());
         let offset = self.rng.usize(0..6);
         let limit = [None, Some(1), Some(7)][self.rng.usize(0..3)];
@@ -214,7 +217,7 @@ impl Asker<'_> {
         let all = aggregates.join(",");
         let _doing = Doing(format!(
             "{all} by {by_text}, {:?}",
-            query.request().condition
+            query.request().unwrap().condition
         ));
         let mut right = groups(&rows, &by, &aggregates);
         let mut asked = query.aggregate(Aggregate::parse_list(&all).unwrap());

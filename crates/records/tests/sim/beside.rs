@@ -21,8 +21,8 @@ impl Extension for Beside {
         NAME
     }
 
-    fn tree_options(&self, _: &str, _: &[u8]) -> Option<TreeOptions> {
-        Some(TreeOptions::default())
+    fn tree_options(&self, _: &str, _: &[u8]) -> esker::Result<TreeOptions> {
+        Ok(TreeOptions::default())
     }
 }
 

@@ -176,7 +176,7 @@ impl Store {
                 engine.bitmap_slack = self.settings.bitmap_slack();
                 engine.piece_bytes = self.settings.piece_bytes;
             })
-            .choose_every(self.settings.choose_every)
+            .operations_per_choice(self.settings.choose_every)
     }
 
     pub(crate) fn now(&self) -> &State {

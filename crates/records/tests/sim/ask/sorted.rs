@@ -171,7 +171,10 @@ impl Asker<'_> {
             (Direction::Descending, 0)
         };
         let right = self.ranked(&sorting.keys, by, direction);
-        let what = format!("{:?} by {by} {direction:?}", sorting.query.request());
+        let what = format!(
+            "{:?} by {by} {direction:?}",
+            sorting.query.request().unwrap()
+        );
         let query = || sorting.query.clone().order_by(by, direction);
         let limit = sorting.limit.unwrap_or(usize::MAX);
         let few: Vec<&String> = right.iter().skip(offset).take(limit).collect();
@@ -233,7 +236,7 @@ impl Asker<'_> {
             (a, b) => a.is_none().cmp(&b.is_none()),
         });
         all.sort_by(compare);
-        let what = format!("{:?} by {by}", sorting.query.request());
+        let what = format!("{:?} by {by}", sorting.query.request().unwrap());
         let is_same = |a: Option<&Value>, b: Option<&Value>| match (a, b) {
             (Some(a), Some(b)) => compare(a, b).is_eq(),
             (a, b) => a.is_none() && b.is_none(),
