@@ -198,6 +198,44 @@ fn times_in_text_are_found_by_their_index_and_compared_by_sql() {
 }
 
 #[test]
+fn times_without_an_offset_are_read_in_the_zone_of_the_session() {
+    let store = Store::new();
+    let dataset = store.dataset("t", |def| def.index("at", Index::composite().time()));
+    let mut batch = dataset.batch();
+    for id in 0..24 {
+        let zone = ["", "Z", "+02:00"][id % 3];
+        let record = format!(r#"{{"id":{id},"at":"2026-11-21T{id:02}:00:00{zone}"}}"#);
+        batch.put_json(record).unwrap();
+    }
+    batch.commit().unwrap();
+    store.ask("create table copy as select * from t").unwrap();
+    store.ask("set timezone = '+02:00'").unwrap();
+    for field in [
+        "to_timestamp(at)",
+        "at::timestamptz",
+        "at::timestamp",
+        "cast(at as timestamp)::timestamptz",
+    ] {
+        for literal in [
+            "'2026-11-21T12:00:00'",
+            "'2026-11-21T12:00:00Z'",
+            "'2026-11-21T12:00:00'::timestamp",
+            "'2026-11-21T12:00:00'::timestamptz",
+        ] {
+            for op in ["=", "<", ">="] {
+                let sql = format!("select id from t where {field} {op} {literal} order by id");
+                let ask = |sql: &str| match store.ask(sql) {
+                    Ok(answer) => answer.rows,
+                    Err(error) => vec![vec![error.to_string()]],
+                };
+                let copy = ask(&sql.replace("from t", "from copy"));
+                assert_eq!(ask(&sql), copy, "{sql}");
+            }
+        }
+    }
+}
+
+#[test]
 fn batches_of_large_records_are_small() {
     let store = Store::new();
     let dataset = store.dataset("t", |def| def);
