@@ -1,5 +1,6 @@
 //! What a dataset answers itself, by the number of records that are read.
 
+use datafusion::arrow::array::RecordBatch;
 use esker::schema::Maintenance;
 use esker::{Dataset, Index};
 
@@ -233,6 +234,45 @@ fn times_without_an_offset_are_read_in_the_zone_of_the_session() {
             }
         }
     }
+}
+
+#[test]
+fn batches_of_many_columns_are_small() {
+    let store = Store::new();
+    let dataset = store.dataset("t", |def| def);
+    let fields = |from: usize, to: usize| {
+        let fields: Vec<String> = (from..to).map(|at| format!(r#""f{at}":{at}"#)).collect();
+        fields.join(",")
+    };
+    let wide = format!(
+        r#"{{"id":0,{},"l":[{{{}}}]}}"#,
+        fields(0, 400),
+        fields(400, 800)
+    );
+    dataset.put_json(wide).unwrap();
+    let mut batch = dataset.batch();
+    for id in 1..1000 {
+        batch.put_json(format!(r#"{{"id":{id}}}"#)).unwrap();
+    }
+    for id in 1000..1040 {
+        let list = vec!["{}"; 100].join(",");
+        batch
+            .put_json(format!(r#"{{"id":{id},"l":[{list}]}}"#))
+            .unwrap();
+    }
+    batch.commit().unwrap();
+    let answer = store.ask("select * from t").unwrap();
+    assert_eq!(answer.rows.len(), 1040);
+    let sizes = answer
+        .batches
+        .iter()
+        .map(RecordBatch::get_array_memory_size);
+    let largest = sizes.max();
+    assert!(largest < Some(4 << 20), "{largest:?}");
+    let lists = store.ask("select l from t").unwrap();
+    let sizes = lists.batches.iter().map(RecordBatch::get_array_memory_size);
+    let largest = sizes.max();
+    assert!(largest < Some(4 << 20), "{largest:?}");
 }
 
 #[test]
