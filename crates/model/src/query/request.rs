@@ -29,7 +29,8 @@ pub struct Request {
     pub condition: Option<Expr>,
     /// The order of the answer.
     pub order: Order,
-    /// Without this many records, the first in the order.
+    /// Without this many records, the first in the order. Not after a page ([`Request::after`]):
+    /// the first page has left them out.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: usize,
     /// At most this many records, the first in the order behind the offset; without a limit, all.
@@ -78,12 +79,21 @@ impl Request {
         }
     }
 
+    /// The number of records that the answer leaves out: the offset, unless a page before has left
+    /// them out.
+    pub fn skip(&self) -> usize {
+        match self.after {
+            Some(_) => 0,
+            None => self.offset,
+        }
+    }
+
     /// The number of records, from the first in the order on, that the answer and what the offset
     /// leaves out need; `None` for all.
     pub fn most(&self) -> Option<usize> {
         self.limit.map(|limit| match limit {
             0 => 0,
-            _ => limit.saturating_add(self.offset),
+            _ => limit.saturating_add(self.skip()),
         })
     }
 
