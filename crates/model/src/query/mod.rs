@@ -47,6 +47,8 @@ mod grouping;
 mod groups;
 mod key_spans;
 mod latest;
+#[cfg(test)]
+mod latest_tests;
 mod list;
 mod lists;
 mod order;
