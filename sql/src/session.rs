@@ -149,7 +149,7 @@ impl Session {
             }
         }
         if let LogicalPlan::Statement(Statement::Execute(_)) = &plan {
-            // The session knows the statement, and the state the moment that all tables are read at.
+            // The session knows the statement, the state the moment that its tables are read at.
             let prepared = self.context.execute_logical_plan(plan).await?;
             return Ok(DataFrame::new(state, prepared.into_unoptimized_plan()));
         }
