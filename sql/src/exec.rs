@@ -38,7 +38,7 @@ use crate::filter::{Dataset, text_of};
 use crate::rows::Rows;
 use crate::table::failed;
 
-/// Bytes of a batch, by the JSON of its values.
+/// Bytes of a batch, by the JSON of its values and eight for each.
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches that wait to be taken.
 const WAITING: usize = 2;

@@ -8,12 +8,14 @@
 //! What does not agree is left to DataFusion.
 //!
 //! Comparisons of times in text are passed on as well, where the dataset declares the field as a
-//! time, but for a wider range: then DataFusion tests the records that are found once more.
+//! time, but for a wider range: then DataFusion tests the records that are found once more. Not in
+//! the zone of a session: there SQL reads a text without an offset as another time than a dataset,
+//! which takes UTC.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr as Sql, Operator};
-use esker::schema::Tokenizer;
+use esker::schema::{IndexDef, Tokenizer};
 use esker::{DatasetDef, Expr, Op, Operand, Path, Predicate, Type, Value};
 
 use crate::columns::{Column, Shape};
@@ -135,7 +137,10 @@ impl Dataset<'_> {
             && value.abs() < EXACT
         {
             let (path, shape) = self.simple(&cast.expr)?;
-            return (shape == Shape::Int).then(|| Expr::compare(path, op, *value));
+            // A dataset rounds the fraction of a time to microseconds.
+            let is_time = self.index(&path).is_some_and(|index| index.ty.is_time());
+            let is_exact = shape == Shape::Int && !is_time;
+            return is_exact.then(|| Expr::compare(path, op, *value));
         }
         let (path, shape) = self.simple(field)?;
         // Booleans have no order in a dataset.
@@ -184,18 +189,25 @@ impl Dataset<'_> {
         is_same.then_some(path)
     }
 
+    /// The declaration of the values at the path.
+    fn index(&self, path: &Path) -> Option<&IndexDef> {
+        self.def.indexes.iter().find(|index| index.path == *path)
+    }
+
     /// False if the dataset compares the values at the path in another way than SQL.
     fn is_declared_so(&self, path: &Path, shape: &Shape) -> bool {
-        let index = self.def.indexes.iter().find(|index| index.path == *path);
-        index.is_none_or(|index| {
+        self.index(path).is_none_or(|index| {
             let same = match (shape, index.ty) {
-                (Shape::Bool, Type::Bool) | (Shape::Text, Type::String) => true,
-                // A number is a time in the unit of the type. Nanoseconds would be rounded.
-                (
-                    Shape::Int,
-                    Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs,
-                ) => true,
-                (Shape::Float { .. }, Type::Float) => true,
+                (Shape::Bool, Type::Bool)
+                | (Shape::Text, Type::String)
+                | (Shape::Int, Type::Int)
+                | (Shape::Float { .. }, Type::Float) => true,
+                // A number is a time in the unit of the type. Nanoseconds would be rounded, and a
+                // lenient index also has numbers that are no time, which a dataset does not order
+                // among the times.
+                (Shape::Int, Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs) => {
+                    !index.lenient
+                }
                 _ => false,
             };
             same && index.tokenizer == Tokenizer::default()
@@ -230,19 +242,19 @@ impl Dataset<'_> {
 
     fn around(&self, field: &Sql, op: Op, value: &ScalarValue) -> Option<Expr> {
         let field = match field {
-            Sql::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(..)) => {
-                &cast.expr
-            }
+            Sql::Cast(cast) if is_without_zone(cast.field.data_type()) => &cast.expr,
             Sql::ScalarFunction(call) if call.func.name() == "to_timestamp" => {
-                match call.args.as_slice() {
-                    [field] => field,
-                    _ => return None,
-                }
+                let [field] = call.args.as_slice() else {
+                    return None;
+                };
+                // It has the zone of the session, if that has one.
+                let time = call.func.return_type(&[DataType::Utf8]).ok()?;
+                is_without_zone(&time).then_some(field)?
             }
             _ => return None,
         };
         let (path, shape) = self.field(field)?;
-        let index = self.def.indexes.iter().find(|index| index.path == path)?;
+        let index = self.index(&path)?;
         // A lenient index also has text that only SQL reads as a time.
         if shape != Shape::Text || !index.ty.is_time() || index.lenient {
             return None;
@@ -262,6 +274,11 @@ impl Dataset<'_> {
             _ => None,
         }
     }
+}
+
+/// True for a type of times that are not of a zone.
+fn is_without_zone(of: &DataType) -> bool {
+    matches!(of, DataType::Timestamp(_, None))
 }
 
 /// True for values that are compared one by one.
@@ -336,8 +353,11 @@ pub(crate) fn text_of(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-/// A time in microseconds, rounded down.
+/// A time in microseconds, rounded down. A time of a zone would be that of its clocks.
 fn micros_of(value: &ScalarValue) -> Option<i64> {
+    if matches!(value.data_type(), DataType::Timestamp(_, Some(_))) {
+        return None;
+    }
     match value
         .cast_to(&DataType::Timestamp(TimeUnit::Nanosecond, None))
         .ok()?

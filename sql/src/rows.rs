@@ -18,6 +18,9 @@ use serde_json::value::RawValue;
 use crate::columns::{Column, Shape, arrow_fields};
 use crate::object::fields_of;
 
+/// Bytes of a value in an array, also of one that is null.
+const CELL: usize = 8;
+
 /// Rows that are being gathered.
 pub(crate) struct Rows {
     schema: SchemaRef,
@@ -67,7 +70,7 @@ impl Rows {
         self.len
     }
 
-    /// The bytes of values so far, by their JSON.
+    /// The bytes of values so far: of their JSON, and of their places in arrays.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -79,13 +82,13 @@ impl Rows {
             let found = fields_of(text, &self.names).map_err(|e| unreadable(&e))?;
             for field in &mut self.fields {
                 let value = field.of(found.get(field.name).copied().flatten())?;
-                self.bytes += value.map_or(0, str::len);
-                field.values.add(value)?;
+                let cells = field.values.add(value)?;
+                self.bytes += value.map_or(0, str::len) + cells * CELL;
             }
         }
         if self.columns.contains(&None) {
             self.records.append_value(text);
-            self.bytes += text.len();
+            self.bytes += text.len() + CELL;
         }
         self.len += 1;
         Ok(())
@@ -158,12 +161,13 @@ enum Builder {
 
 impl Builder {
     fn new(shape: &Shape) -> Builder {
+        // Without room: there may be many columns, and few rows.
         match shape {
-            Shape::Bool => Builder::Bool(BooleanBuilder::new()),
-            Shape::Int => Builder::Int(Int64Builder::new()),
-            Shape::Float { .. } => Builder::Float(Float64Builder::new()),
-            Shape::Text => Builder::Text(StringBuilder::new()),
-            Shape::Json | Shape::Record => Builder::Json(StringBuilder::new()),
+            Shape::Bool => Builder::Bool(BooleanBuilder::with_capacity(0)),
+            Shape::Int => Builder::Int(Int64Builder::with_capacity(0)),
+            Shape::Float { .. } => Builder::Float(Float64Builder::with_capacity(0)),
+            Shape::Text => Builder::Text(StringBuilder::with_capacity(0, 0)),
+            Shape::Json | Shape::Record => Builder::Json(StringBuilder::with_capacity(0, 0)),
             Shape::Struct(fields) => Builder::Struct {
                 shapes: fields.clone(),
                 names: fields.iter().map(|(name, _)| name.clone()).collect(),
@@ -182,9 +186,10 @@ impl Builder {
         }
     }
 
-    /// Adds a value from its JSON.
-    fn add(&mut self, json: Option<&str>) -> Result<()> {
+    /// Adds a value from its JSON, and returns how many places it takes in arrays.
+    fn add(&mut self, json: Option<&str>) -> Result<usize> {
         let json = json.filter(|json| *json != "null");
+        let mut cells = 1;
         match self {
             Builder::Bool(builder) => builder.append_option(parsed(json)?),
             Builder::Int(builder) => builder.append_option(parsed(json)?),
@@ -209,7 +214,7 @@ impl Builder {
                     None => vec![None; names.len()],
                 };
                 for (value, found) in values.iter_mut().zip(found) {
-                    value.add(found)?;
+                    cells += value.add(found)?;
                 }
             }
             Builder::List {
@@ -225,11 +230,11 @@ impl Builder {
                 };
                 lengths.push(list.len());
                 for element in list {
-                    elements.add(Some(element.get()))?;
+                    cells += elements.add(Some(element.get()))?;
                 }
             }
         }
-        Ok(())
+        Ok(cells)
     }
 
     fn finish(&mut self) -> Result<ArrayRef> {

@@ -148,13 +148,17 @@ impl Session {
                 return Err(of_the_store(&of.table));
             }
         }
+        if let LogicalPlan::Statement(Statement::Execute(_)) = &plan {
+            // The session knows the statement, the state the moment that its tables are read at.
+            let prepared = self.context.execute_logical_plan(plan).await?;
+            return Ok(DataFrame::new(state, prepared.into_unoptimized_plan()));
+        }
         let is_of_session = matches!(
             plan,
             LogicalPlan::Statement(
                 Statement::SetVariable(_)
                     | Statement::ResetVariable(_)
                     | Statement::Prepare(_)
-                    | Statement::Execute(_)
                     | Statement::Deallocate(_)
             ) | LogicalPlan::Ddl(DdlStatement::CreateFunction(_) | DdlStatement::DropFunction(_))
         );

@@ -91,7 +91,9 @@ impl Table {
             None => self.db.snapshot(),
         };
         let dataset: DatasetSnapshot = store.dataset(&self.name).map_err(failed)?;
-        if dataset.seq() == self.seq {
+        // Some changes of a definition write nothing.
+        let def = dataset.def();
+        if dataset.seq() == self.seq && def == self.def {
             return Ok(dataset);
         }
         // A view, or a prepared statement, from before.
@@ -101,7 +103,7 @@ impl Table {
             now.is_none_or(|now| column.shape.still_reads(&now.shape))
         };
         match self.columns.iter().find(|column| !still_reads(column)) {
-            None if dataset.def() == self.def => Ok(dataset),
+            None if def == self.def => Ok(dataset),
             None => Err(DataFusionError::Execution(format!(
                 "the definition of `{}` has changed since this view or statement was made: make it anew",
                 self.name

@@ -3,12 +3,13 @@
 //! The name of a table is that of a topic, or a filter with wildcards (`"traffic/#"`). The columns
 //! are the fields of the publications' bodies, as for a dataset, after `_topic`, `_time`,
 //! `_expires`, `_longitude` and `_latitude`, and the whole body is `_record`. A body that is not a
-//! JSON object has no fields.
+//! JSON object, or has text or numbers that cannot be decoded, has no fields.
 //!
 //! **Invariants.** A broker reads what matches a subscription at once, so all publications of a
-//! table are in memory, counted by the budget of statements.
+//! table are in memory, counted by the budget of statements. Where that refuses them, the table
+//! still has its columns, for a list of all columns, and only its rows are an error.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
@@ -17,13 +18,14 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
 use datafusion::datasource::MemTable;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use esker::Database;
 use esker::schema::Fields;
 use esker_pubsub::{Broker, Notification, Place, Subscription, Time, Topic, TopicFilter};
+use serde_json::{Map, Value};
 
 use crate::columns::{Column, RECORD, columns, schema};
 use crate::rows::Rows;
@@ -57,9 +59,80 @@ impl Topics {
 
 /// A table of publications.
 struct Publications {
-    table: MemTable,
-    /// What the table has.
-    _memory: MemoryReservation,
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    /// Units of time of a millisecond.
+    resolution: u32,
+    kept: Mutex<Kept>,
+    /// What is kept.
+    memory: MemoryReservation,
+}
+
+/// The publications of a table.
+enum Kept {
+    /// As they were found.
+    Found(Vec<Found>),
+    Rows(Arc<MemTable>),
+    /// Not at all: there is too little memory.
+    Refused(Arc<DataFusionError>),
+}
+
+/// A publication.
+struct Found {
+    publication: Notification,
+    /// Whether the body is an object that can be decoded.
+    is_object: bool,
+}
+
+impl Found {
+    fn new(publication: Notification) -> Found {
+        let text = std::str::from_utf8(&publication.body).ok();
+        // Decodes all values: a text may have half a surrogate pair, a number may be beyond floats.
+        let object = text.map(serde_json::from_str::<Map<String, Value>>);
+        Found {
+            is_object: object.is_some_and(|object| object.is_ok()),
+            publication,
+        }
+    }
+
+    /// The body, if it is an object.
+    fn object(&self) -> Option<&[u8]> {
+        self.is_object.then_some(&self.publication.body)
+    }
+}
+
+impl Publications {
+    fn new(found: Vec<Notification>, resolution: u32, memory: MemoryReservation) -> Publications {
+        let found: Vec<Found> = found.into_iter().map(Found::new).collect();
+        let columns = columns_of(&found);
+        let bodies = found.iter().map(|found| found.publication.body.len());
+        let kept = match memory.try_grow(bodies.sum()) {
+            Ok(()) => Kept::Found(found),
+            Err(error) => Kept::Refused(Arc::new(error)),
+        };
+        Publications {
+            schema: schema_of(&columns),
+            columns,
+            resolution,
+            kept: Mutex::new(kept),
+            memory,
+        }
+    }
+
+    /// The rows, which are made when they are first read.
+    fn rows(&self) -> Result<Arc<MemTable>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match &*kept {
+            Kept::Found(found) => found,
+            Kept::Rows(rows) => return Ok(rows.clone()),
+            Kept::Refused(error) => return Err(DataFusionError::from(error)),
+        };
+        let batch = self.batch(found)?;
+        self.memory.try_resize(batch.get_array_memory_size())?;
+        let rows = Arc::new(MemTable::try_new(self.schema.clone(), vec![vec![batch]])?);
+        *kept = Kept::Rows(rows.clone());
+        Ok(rows)
+    }
 }
 
 impl std::fmt::Debug for Publications {
@@ -92,19 +165,13 @@ impl SchemaProvider for Topics {
         let found = broker.query(&all).map_err(failed)?;
         let memory = MemoryConsumer::new(format!("the publications of {name}"));
         let memory = memory.register(&self.memory);
-        let bodies = found.iter().map(|found| found.body.len());
-        memory.try_grow(bodies.sum())?;
-        let batch = batch(&found, broker.config().resolution)?;
-        memory.try_resize(batch.get_array_memory_size())?;
-        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-        Ok(Some(Arc::new(Publications {
-            table,
-            _memory: memory,
-        })))
+        let publications = Publications::new(found, broker.config().resolution, memory);
+        Ok(Some(Arc::new(publications)))
     }
 
+    /// Without a look at the store: a list of all tables has this of each of them.
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        Ok(self.table_exist(name).then_some(TableType::Base))
+        Ok(name.parse::<Topic>().is_ok().then_some(TableType::Base))
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -115,7 +182,7 @@ impl SchemaProvider for Topics {
 #[async_trait]
 impl TableProvider for Publications {
     fn schema(&self) -> SchemaRef {
-        self.table.schema()
+        self.schema.clone()
     }
 
     fn table_type(&self) -> TableType {
@@ -129,22 +196,15 @@ impl TableProvider for Publications {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.table.scan(session, projection, filters, limit).await
+        let rows = self.rows()?;
+        rows.scan(session, projection, filters, limit).await
     }
 }
 
-/// The body of a publication, if it is a JSON object.
-fn object_of(publication: &Notification) -> Option<&[u8]> {
-    let text = std::str::from_utf8(&publication.body).ok()?;
-    let is_object = text.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-    is_object.then_some(&publication.body)
-}
-
 /// The columns of the bodies.
-fn columns_of(found: &[Notification]) -> Vec<Column> {
+fn columns_of(found: &[Found]) -> Vec<Column> {
     let mut fields = Fields::default();
-    for body in found.iter().filter_map(object_of) {
+    for body in found.iter().filter_map(Found::object) {
         fields.add(body);
     }
     let mut columns = columns(&fields, "");
@@ -152,35 +212,8 @@ fn columns_of(found: &[Notification]) -> Vec<Column> {
     columns
 }
 
-fn batch(found: &[Notification], resolution: u32) -> Result<RecordBatch> {
-    let columns = columns_of(found);
-    let mut rows = Rows::new(Arc::new(schema(&columns)), &columns);
-    let mut topics = StringBuilder::new();
-    let (mut times, mut ends) = (micros(), micros());
-    let (mut longitudes, mut latitudes) = (Float64Builder::new(), Float64Builder::new());
-    let mut records = StringBuilder::new();
-    // Times are in units of which a millisecond has `resolution`.
-    let micros_of = |time: Time| {
-        let micros = i128::from(time) * 1000 / i128::from(resolution.max(1));
-        i64::try_from(micros).unwrap_or(i64::MAX)
-    };
-    for publication in found {
-        topics.append_value(publication.topic.to_string());
-        times.append_value(micros_of(publication.time));
-        ends.append_option(publication.expires.map(micros_of));
-        let point = match &publication.place {
-            Place::Point {
-                longitude,
-                latitude,
-            } => Some((*longitude, *latitude)),
-            _ => None,
-        };
-        longitudes.append_option(point.map(|(longitude, _)| longitude));
-        latitudes.append_option(point.map(|(_, latitude)| latitude));
-        rows.add(object_of(publication).unwrap_or(b"{}"))?;
-        records.append_value(String::from_utf8_lossy(&publication.body));
-    }
-    let bodies = rows.take()?;
+/// The schema of publications whose bodies have these columns.
+fn schema_of(columns: &[Column]) -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let types = [
         DataType::Utf8,
@@ -189,24 +222,55 @@ fn batch(found: &[Notification], resolution: u32) -> Result<RecordBatch> {
         DataType::Float64,
         DataType::Float64,
     ];
-    let mut fields: Vec<Field> = Vec::new();
-    for (name, data_type) in OWN.into_iter().zip(types) {
-        fields.push(Field::new(name, data_type, true));
+    let own = OWN.into_iter().zip(types);
+    let own = own.map(|(name, data_type)| Arc::new(Field::new(name, data_type, true)));
+    let mut fields: Vec<Arc<Field>> = own.collect();
+    fields.extend(schema(columns).fields().iter().cloned());
+    fields.push(Arc::new(Field::new(RECORD, DataType::Utf8, true)));
+    Arc::new(Schema::new(fields))
+}
+
+impl Publications {
+    fn batch(&self, found: &[Found]) -> Result<RecordBatch> {
+        let mut rows = Rows::new(Arc::new(schema(&self.columns)), &self.columns);
+        let mut topics = StringBuilder::new();
+        let (mut times, mut ends) = (micros(), micros());
+        let (mut longitudes, mut latitudes) = (Float64Builder::new(), Float64Builder::new());
+        let mut records = StringBuilder::new();
+        let resolution = i128::from(self.resolution.max(1));
+        let micros_of = |time: Time| {
+            let micros = i128::from(time) * 1000 / resolution;
+            i64::try_from(micros).unwrap_or(i64::MAX)
+        };
+        for found in found {
+            let publication = &found.publication;
+            topics.append_value(publication.topic.to_string());
+            times.append_value(micros_of(publication.time));
+            ends.append_option(publication.expires.map(micros_of));
+            let point = match &publication.place {
+                Place::Point {
+                    longitude,
+                    latitude,
+                } => Some((*longitude, *latitude)),
+                _ => None,
+            };
+            longitudes.append_option(point.map(|(longitude, _)| longitude));
+            latitudes.append_option(point.map(|(_, latitude)| latitude));
+            rows.add(found.object().unwrap_or(b"{}"))?;
+            records.append_value(String::from_utf8_lossy(&publication.body));
+        }
+        let bodies = rows.take()?;
+        let mut arrays: Vec<ArrayRef> = vec![
+            Arc::new(topics.finish()),
+            Arc::new(times.finish()),
+            Arc::new(ends.finish()),
+            Arc::new(longitudes.finish()),
+            Arc::new(latitudes.finish()),
+        ];
+        arrays.extend(bodies.columns().iter().cloned());
+        arrays.push(Arc::new(records.finish()));
+        Ok(RecordBatch::try_new(self.schema.clone(), arrays)?)
     }
-    for field in bodies.schema().fields() {
-        fields.push(field.as_ref().clone());
-    }
-    fields.push(Field::new(RECORD, DataType::Utf8, true));
-    let mut arrays: Vec<ArrayRef> = vec![
-        Arc::new(topics.finish()),
-        Arc::new(times.finish()),
-        Arc::new(ends.finish()),
-        Arc::new(longitudes.finish()),
-        Arc::new(latitudes.finish()),
-    ];
-    arrays.extend(bodies.columns().iter().cloned());
-    arrays.push(Arc::new(records.finish()));
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }
 
 fn micros() -> TimestampMicrosecondBuilder {

@@ -75,7 +75,7 @@ impl Answer {
         Ok(Answer {
             query: Query::new(shared, bound, &inner)?,
             sorting,
-            skip: request.offset,
+            skip: request.skip(),
             projection: (!request.select.is_empty()).then(|| Projection::new(&request.select)),
             answers: 0,
             is_over: false,

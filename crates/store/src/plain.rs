@@ -235,7 +235,7 @@ impl PlainDataset {
                 stored.is_some_and(|stored| compiled.confirm(&stored, &shape, None))
             });
             let mut found = ordered(&shape, request, found)?;
-            found.drain(..request.offset.min(found.len()));
+            found.drain(..request.skip().min(found.len()));
             found.truncate(request.limit.unwrap_or(usize::MAX));
             if !request.select.is_empty() {
                 let projection = Projection::new(&request.select);

@@ -232,3 +232,88 @@ fn topics_are_tables_of_their_publications() {
         "n\n2\n"
     );
 }
+
+#[test]
+fn bodies_that_cannot_be_read_have_no_fields() {
+    use esker_pubsub::{Broker, Config, Publication};
+    let store = Store::new();
+    let broker = Broker::create_or_open(&store.db, Config::new()).unwrap();
+    let deep = format!(
+        r#"{{"n": 9, "deep": {}1{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    for (topic, body) in [
+        ("a", r#"{"n": 1, "s": "x"}"#),
+        ("b", r#"{"n": 2, "s": "\ud800"}"#),
+        ("c", r#"{"n": 3, "\ud800": 1}"#),
+        ("d", r#"{"n": 1e400}"#),
+        ("e", r#"{"n": 5, "n": "five"}"#),
+        ("f", deep.as_str()),
+        ("g", r#"{"n": 7, "o": {"s": ["\udead"]}}"#),
+    ] {
+        let publication = Publication::new(topic.parse().unwrap(), body);
+        broker.publish(&publication).unwrap();
+    }
+    let sql = r##"select _topic, s from topics."#" order by _topic"##;
+    let rows = store.ask(sql).unwrap().rows;
+    assert_eq!(rows.len(), 7, "{rows:?}");
+    assert_eq!(rows[0], ["a", "x"]);
+    assert!(rows[1..].iter().all(|row| row[1] == "NULL"), "{rows:?}");
+    for (topic, n) in [("a", "1"), ("e", "\"five\"")] {
+        let sql = format!(r#"select n from topics."{topic}""#);
+        assert_eq!(store.first(&sql), [n]);
+    }
+    // They have the columns of every publication.
+    for topic in ["b", "c", "d", "f", "g"] {
+        let answer = store
+            .ask(&format!(r#"select * from topics."{topic}""#))
+            .unwrap();
+        assert_eq!(answer.rows[0].len(), 6, "{topic}: {:?}", answer.rows);
+    }
+    let columns = "select column_name from information_schema.columns where table_name = 'a' order by ordinal_position";
+    assert_eq!(
+        store.first(columns)[4..],
+        ["_latitude", "n", "s", "_record"]
+    );
+}
+
+#[test]
+fn columns_are_listed_without_the_rows_of_topics() {
+    use esker_pubsub::{Broker, Config, Publication};
+    let store = Store::new();
+    let broker = Broker::create_or_open(&store.db, Config::new()).unwrap();
+    for id in 0..40 {
+        let body = format!(r#"{{"id": {id}, "text": "{}"}}"#, "x".repeat(100 << 10));
+        broker
+            .publish(&Publication::new("large".parse().unwrap(), body))
+            .unwrap();
+    }
+    let little = esker_sql::Session::new(store.db.clone(), 2 << 20).unwrap();
+    let ask = |sql: &str| {
+        let rows = async { little.sql(sql).await?.collect().await };
+        store.run(rows).map(|batches| {
+            let rows = batches
+                .iter()
+                .map(|batch| crate::store::texts(batch).unwrap());
+            rows.flatten().flatten().collect::<Vec<String>>()
+        })
+    };
+    let columns =
+        "select column_name from information_schema.columns where table_schema = 'topics'";
+    assert_eq!(
+        ask(columns).unwrap()[4..],
+        ["_latitude", "id", "text", "_record"]
+    );
+    let tables = ask("show tables").unwrap();
+    assert!(tables.contains(&"large".to_string()), "{tables:?}");
+    // A statement that does read them says what there is too little of.
+    let error = ask("select max(text) from topics.large")
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("memory") || error.contains("Resources exhausted"),
+        "{error}"
+    );
+}

@@ -1,5 +1,7 @@
 //! Each statement reads one moment of the store.
 
+use esker::Index;
+
 use crate::store::Store;
 
 #[test]
@@ -17,6 +19,55 @@ fn a_statement_reads_the_moment_at_which_it_was_planned() {
     let batches = store.run(planned.collect()).unwrap();
     assert_eq!(crate::store::texts(&batches[0]).unwrap(), [["1", "1"]]);
     assert_eq!(store.ask(sql).unwrap().rows, [["2", "2"]]);
+}
+
+#[test]
+fn a_prepared_statement_reads_one_moment() {
+    let store = Store::new();
+    let (a, b) = (store.dataset("a", |def| def), store.dataset("b", |def| def));
+    a.put_json(r#"{"id": 0}"#).unwrap();
+    b.put_json(r#"{"id": 0}"#).unwrap();
+    let sql = "select (select count(*) from a) as a, (select count(*) from b where id >= $1) as b";
+    store.ask(&format!("prepare p(int) as {sql}")).unwrap();
+    let planned = store.run(store.session.sql("execute p(0)")).unwrap();
+    let mut batch = store.db.batch();
+    batch.put_json(&a, r#"{"id": 1}"#).unwrap();
+    batch.put_json(&b, r#"{"id": 1}"#).unwrap();
+    batch.commit().unwrap();
+    let batches = store.run(planned.collect()).unwrap();
+    assert_eq!(crate::store::texts(&batches[0]).unwrap(), [["1", "1"]]);
+    assert_eq!(store.ask("execute p(0)").unwrap().rows, [["2", "2"]]);
+}
+
+#[test]
+fn an_index_that_is_declared_later_does_not_change_what_a_view_means() {
+    let store = Store::new();
+    let t = store.dataset("t", |def| def);
+    for (id, at) in ["2026-11-21T05:00:00Z", "2026-11-21T07:00:00+03:00"]
+        .iter()
+        .enumerate()
+    {
+        t.put_json(format!(r#"{{"id": {id}, "at": "{at}"}}"#))
+            .unwrap();
+    }
+    let sql = "select id from t where at > '2026-11-21T05:00:00Z'";
+    store.ask(&format!("create view v as {sql}")).unwrap();
+    store.ask(&format!("prepare p as {sql}")).unwrap();
+    assert_eq!(store.first("select id from v"), ["1"]);
+    assert_eq!(store.first("execute p"), ["1"]);
+    // From now on the dataset compares times there. Nothing is written for it.
+    let seq = store.db.snapshot().seq();
+    t.add_index("at", Index::embedded().time()).run().unwrap();
+    assert_eq!(store.db.snapshot().seq(), seq);
+    for statement in ["select id from v", "execute p"] {
+        let answer = store.ask(statement).map(|answer| answer.rows);
+        let error = answer.unwrap_err().to_string();
+        assert!(error.contains("the definition of `t`"), "{error}");
+    }
+    store
+        .ask(&format!("create or replace view v as {sql}"))
+        .unwrap();
+    assert_eq!(store.first("select id from v"), ["1"]);
 }
 
 #[test]

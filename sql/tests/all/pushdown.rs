@@ -1,5 +1,6 @@
 //! What a dataset answers itself, by the number of records that are read.
 
+use datafusion::arrow::array::RecordBatch;
 use esker::schema::Maintenance;
 use esker::{Dataset, Index};
 
@@ -195,6 +196,83 @@ fn times_in_text_are_found_by_their_index_and_compared_by_sql() {
             .all(|row| row[0].parse::<usize>().unwrap() % 3 == 1)
     );
     assert_eq!(text.rows.len(), 333);
+}
+
+#[test]
+fn times_without_an_offset_are_read_in_the_zone_of_the_session() {
+    let store = Store::new();
+    let dataset = store.dataset("t", |def| def.index("at", Index::composite().time()));
+    let mut batch = dataset.batch();
+    for id in 0..24 {
+        let zone = ["", "Z", "+02:00"][id % 3];
+        let record = format!(r#"{{"id":{id},"at":"2026-11-21T{id:02}:00:00{zone}"}}"#);
+        batch.put_json(record).unwrap();
+    }
+    batch.commit().unwrap();
+    store.ask("create table copy as select * from t").unwrap();
+    store.ask("set timezone = '+02:00'").unwrap();
+    for field in [
+        "to_timestamp(at)",
+        "at::timestamptz",
+        "at::timestamp",
+        "cast(at as timestamp)::timestamptz",
+    ] {
+        for literal in [
+            "'2026-11-21T12:00:00'",
+            "'2026-11-21T12:00:00Z'",
+            "'2026-11-21T12:00:00'::timestamp",
+            "'2026-11-21T12:00:00'::timestamptz",
+        ] {
+            for op in ["=", "<", ">="] {
+                let sql = format!("select id from t where {field} {op} {literal} order by id");
+                let ask = |sql: &str| match store.ask(sql) {
+                    Ok(answer) => answer.rows,
+                    Err(error) => vec![vec![error.to_string()]],
+                };
+                let copy = ask(&sql.replace("from t", "from copy"));
+                assert_eq!(ask(&sql), copy, "{sql}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_of_many_columns_are_small() {
+    let store = Store::new();
+    let dataset = store.dataset("t", |def| def);
+    let fields = |from: usize, to: usize| {
+        let fields: Vec<String> = (from..to).map(|at| format!(r#""f{at}":{at}"#)).collect();
+        fields.join(",")
+    };
+    let wide = format!(
+        r#"{{"id":0,{},"l":[{{{}}}]}}"#,
+        fields(0, 400),
+        fields(400, 800)
+    );
+    dataset.put_json(wide).unwrap();
+    let mut batch = dataset.batch();
+    for id in 1..1000 {
+        batch.put_json(format!(r#"{{"id":{id}}}"#)).unwrap();
+    }
+    for id in 1000..1040 {
+        let list = vec!["{}"; 100].join(",");
+        batch
+            .put_json(format!(r#"{{"id":{id},"l":[{list}]}}"#))
+            .unwrap();
+    }
+    batch.commit().unwrap();
+    let answer = store.ask("select * from t").unwrap();
+    assert_eq!(answer.rows.len(), 1040);
+    let sizes = answer
+        .batches
+        .iter()
+        .map(RecordBatch::get_array_memory_size);
+    let largest = sizes.max();
+    assert!(largest < Some(4 << 20), "{largest:?}");
+    let lists = store.ask("select l from t").unwrap();
+    let sizes = lists.batches.iter().map(RecordBatch::get_array_memory_size);
+    let largest = sizes.max();
+    assert!(largest < Some(4 << 20), "{largest:?}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The arguments of commands that read records.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
 use esker::{Order, Path};
 
-use super::values::{Columns, columns, limit, seconds, validation, versions, width};
+use super::values::{Columns, age, columns, limit, validation, versions, width};
 
 /// The form of printed records.
 #[derive(Args)]
@@ -146,14 +147,15 @@ pub(crate) struct QueryArgs {
 /// Arguments of queries for the latest record of each thing.
 #[derive(Args)]
 pub(crate) struct LatestArgs {
-    /// Consider only the newest record of each value of this field
+    /// Consider only the newest record of each value of this field; each element of an array is a
+    /// value
     #[arg(long, value_name = "PATH", conflicts_with_all = ["order", "after"])]
     pub(crate) latest_per: Option<Path>,
-    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339
-    /// [default: the order of writes]
+    /// With --latest-per: the field with the time of a record: RFC 3339, or a number in the unit of
+    /// its declared type, otherwise seconds since 1970 [default: the order of writes]
     #[arg(long, value_name = "PATH", requires = "latest_per")]
     pub(crate) time: Option<Path>,
-    /// With --time: only records up to this time
+    /// With --time: only records up to this time, given as in the field
     #[arg(
         long,
         value_name = "TIME",
@@ -162,8 +164,8 @@ pub(crate) struct LatestArgs {
     )]
     pub(crate) as_of: Option<String>,
     /// With --as-of: only records at most this much older: 60s, 10m (a plain number is seconds)
-    #[arg(long, value_name = "TIME", requires = "as_of", value_parser = seconds)]
-    pub(crate) max_age: Option<f64>,
+    #[arg(long, value_name = "TIME", requires = "as_of", value_parser = age)]
+    pub(crate) max_age: Option<Duration>,
 }
 
 /// Arguments of every query by field.
@@ -174,7 +176,7 @@ pub(crate) struct AnswerArgs {
     /// key:asc
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     pub(crate) order: Order,
-    /// Leave out this many records, the first in the order
+    /// Leave out this many records, the first in the order; with --after, the page before has
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: usize,
     /// Continue after the page that ended with this token: with the same conditions and order

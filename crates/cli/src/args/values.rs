@@ -156,11 +156,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads an age in seconds: a plain number, or a duration.
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
+/// Reads an age: a plain number of seconds, or a duration.
+pub(super) fn age(text: &str) -> Result<Duration, String> {
     match text.trim().parse::<f64>() {
-        Ok(seconds) => Ok(seconds),
-        Err(_) => Ok(duration(text)?.as_secs_f64()),
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string()),
+        Err(_) => duration(text),
     }
 }
 

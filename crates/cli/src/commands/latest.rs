@@ -1,7 +1,7 @@
 //! `--latest-per`: of each value of a field the newest record, as far as it meets the conditions.
 
 use esker::space::Latest;
-use esker::{Path, Request, Type, Value};
+use esker::{Path, Request};
 use esker_store::Records;
 
 use super::plan;
@@ -40,7 +40,7 @@ pub(super) fn answer(
     let mut request = request.clone();
     request.validation = args.validation;
     request.limit = args.limit;
-    let considered = considered(asked.latest)?;
+    let considered = considered(asked.latest);
     let (records, plan) = dataset.latest_per(&request, path, &considered)?;
     let mut output = Output::new();
     let outcome = if asked.counts {
@@ -66,27 +66,17 @@ pub(super) fn answer(
 }
 
 /// The records that `--latest-per` considers.
-fn considered(args: &LatestArgs) -> Result<Latest, Failure> {
+fn considered(args: &LatestArgs) -> Latest {
     let Some(time) = &args.time else {
-        return Ok(Latest::written());
+        return Latest::written();
     };
     let latest = Latest::by_time(time.clone());
     let Some(until) = &args.as_of else {
-        return Ok(latest);
+        return latest;
     };
     let latest = latest.until(until);
-    let Some(age) = args.max_age else {
-        return Ok(latest);
-    };
-    let from = match (until.parse::<i64>(), until.parse::<f64>()) {
-        (Ok(seconds), _) if age.fract() == 0.0 => seconds.saturating_sub(age as i64).to_string(),
-        (_, Ok(seconds)) => (seconds - age).to_string(),
-        _ => match Value::parse(Type::Time, until).map_err(Failure::Usage)? {
-            Value::Time(micros) => {
-                Value::Time(micros.saturating_sub((age * 1e6) as i64)).to_string()
-            }
-            other => other.to_string(),
-        },
-    };
-    Ok(latest.from(from))
+    match args.max_age {
+        Some(age) => latest.max_age(age),
+        None => latest,
+    }
 }

@@ -333,9 +333,9 @@ fn durations_and_sizes_have_one_form_everywhere() {
         refused.stderr
     );
     room.run("ttl", &["none"]).expect(0);
+    // The first time that there is, too.
     let ages = ["60", "60s", "1m", "0.5", "2h"].map(|age| ("100", age));
-    let least = i64::MIN.to_string();
-    for (as_of, age) in ages.into_iter().chain([(least.as_str(), "60")]) {
+    for (as_of, age) in ages.into_iter().chain([("-9223372036854", "60")]) {
         let as_of = format!("--as-of={as_of}");
         let args = [
             "at",

@@ -232,6 +232,75 @@ pub(crate) fn the_latest_of_each_value_is_found_with_any_index_and_none() {
 }
 
 #[test]
+pub(crate) fn an_age_is_one_of_time_whatever_the_unit_of_the_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, store] = ["records.ndjson", "db"].map(|n| dir.path().join(n).display().to_string());
+    let record = |id: i64, seconds: i64| {
+        let (ms, us) = (seconds * 1000, seconds * 1_000_000);
+        format!(r#"{{"id":{id},"lon":1,"lat":1,"s":{seconds},"ms":{ms},"us":{us}}}"#)
+    };
+    // A minute, an hour and a day before the last one.
+    let records = [
+        (1, 3_600),
+        (2, 86_400 - 3_600),
+        (3, 86_400 - 60),
+        (4, 86_400),
+    ];
+    let records = records.map(|(id, seconds)| record(id, seconds));
+    std::fs::write(&file, records.join("\n")).unwrap();
+    let indexes = ["lon,lat:spatial", "ms:none:time_ms", "us:composite:time_us"];
+    let indexes: Vec<&str> = indexes.iter().flat_map(|i| ["--index", i]).collect();
+    let load = [&["load", &store, "d", &file, "--key", "id"], &indexes[..]].concat();
+    esker(&load).expect(0);
+    for (field, as_of) in [
+        ("s", "86400"),
+        ("s", "1970-01-02"),
+        ("ms", "86400000"),
+        ("ms", "1970-01-02T00:00:00Z"),
+        ("us", "86400000000"),
+        ("us", "86400000000.5"),
+    ] {
+        for (age, expected) in [
+            ("59.5", &[4][..]),
+            ("1m", &[3, 4]),
+            ("3600", &[2, 3, 4]),
+            ("1h", &[2, 3, 4]),
+            ("1d", &[1, 2, 3, 4]),
+        ] {
+            let latest = [
+                "--latest-per",
+                "id",
+                "--time",
+                field,
+                "--as-of",
+                as_of,
+                "--max-age",
+                age,
+            ];
+            let find = ["find", &store, "d", "lat = 1"];
+            let found = esker(&[&find[..], &latest].concat()).expect(0).ids();
+            assert_eq!(found, expected, "find {field} {as_of} {age}");
+            let within = ["within", &store, "d", "lon,lat", "--rect=0,0,2,2"];
+            let mut found = esker(&[&within[..], &latest].concat()).expect(0).ids();
+            found.sort_unstable();
+            assert_eq!(found, expected, "within {field} {as_of} {age}");
+        }
+    }
+    for (as_of, age, why) in [
+        ("yesterday", "1h", "s: "),
+        ("9223372036854775807", "1h", "s: "),
+        ("1", "-1", "age"),
+        ("1", "nan", "age"),
+    ] {
+        let as_of = format!("--as-of={as_of}");
+        let age = format!("--max-age={age}");
+        let latest = ["--latest-per", "id", "--time", "s", &as_of, &age];
+        let refused = esker(&[&["find", &store, "d"][..], &latest].concat()).expect(2);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}
+
+#[test]
 pub(crate) fn what_is_no_aggregate_is_refused() {
     for (args, why) in [
         (

@@ -1,24 +1,33 @@
 //! The latest record of each thing: of each value at a path, the newest record.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
 use esker_coding::Seq;
 use serde::{Deserialize, Serialize};
 
 use super::{Compiled, NoEstimates, Request, Setting, Shape};
-use crate::condition::{Operand, field};
+use crate::condition::field;
 use crate::error::{Error, Result};
 use crate::record::{Record, RecordRef};
-use crate::schema::{Path, Scalar, Type, Value, Values};
+use crate::schema::ordered::{FieldReader, FieldValues, Scalar, decode};
+use crate::schema::{Path, Type, Value};
 
 /// The records that are considered for the latest of each thing, and their order in time.
+///
+/// The bounds are times as text: RFC 3339, or a number in the unit of the field's declared type. A
+/// field without one, or with a type that is not one of times, has seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latest {
     /// The path of the time; without one, records are ordered by their writes.
     time: Option<Path>,
-    /// The first and the last time, as texts of the field's type.
+    /// The first and the last time, as texts.
     from: Option<String>,
     until: Option<String>,
+    /// By how much a time may be before the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_age: Option<Duration>,
 }
 
 impl Latest {
@@ -27,8 +36,8 @@ impl Latest {
         Latest::default()
     }
 
-    /// Ordered by the time at a path (seconds since 1970, or RFC 3339; equal times by order of
-    /// writes). Skips records without a time.
+    /// Ordered by the time at a path (equal times by order of writes). Skips records without a
+    /// time. Of several times in an array the latest counts, of those within the bounds.
     pub fn by_time(path: impl Into<Path>) -> Latest {
         Latest {
             time: Some(path.into()),
@@ -36,39 +45,77 @@ impl Latest {
         }
     }
 
-    /// Only records from this time on, given as text of the field's type. Only with
-    /// [`Latest::by_time`].
+    /// Only records from this time on. Only with [`Latest::by_time`].
     pub fn from(mut self, time: impl Into<String>) -> Latest {
         self.from = Some(time.into());
         self
     }
 
-    /// Only records up to this time, given as text of the field's type. Only with
-    /// [`Latest::by_time`].
+    /// Only records up to this time. Only with [`Latest::by_time`].
     pub fn until(mut self, time: impl Into<String>) -> Latest {
         self.until = Some(time.into());
         self
     }
+
+    /// Only records at most this much older than the time that [`Latest::until`] gives; cut off
+    /// below the microsecond.
+    pub fn max_age(mut self, age: Duration) -> Latest {
+        self.max_age = Some(age);
+        self
+    }
+
+    /// The first and the last time, in microseconds; `None` for one that is not bounded.
+    fn bounds(&self, path: &Path, ty: Type) -> Result<(Option<i64>, Option<i64>)> {
+        let read = |text: &String| match Value::parse(ty, text) {
+            Ok(Value::Time(micros)) => Ok(micros),
+            Ok(other) => Err(Error::bad_input(format!("{path}: {other} is not a time"))),
+            Err(why) => Err(Error::bad_input(format!("{path}: {why}"))),
+        };
+        let from = self.from.as_ref().map(read).transpose()?;
+        let until = self.until.as_ref().map(read).transpose()?;
+        let oldest = match (self.max_age, until) {
+            (None, _) => None,
+            (Some(age), Some(until)) => {
+                let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+                Some(until.saturating_sub(age))
+            }
+            (Some(_), None) => {
+                return Err(Error::bad_input(
+                    "`Latest::max_age` is an age at a time: give that, by `Latest::until`",
+                ));
+            }
+        };
+        Ok((from.max(oldest), until))
+    }
 }
+
+/// The fields that are read of a record.
+const OF: u32 = 0;
+const TIME: u32 = 1;
 
 /// Finds the newest record of each value at a path, and keeps those that satisfy a condition.
 pub struct LatestPer<'s> {
     shape: &'s Shape,
     conditions: Compiled,
-    values: Values,
-    time: Option<Type>,
+    reader: FieldReader,
+    values: FieldValues,
+    /// The first and the last time, if records are ordered by time.
+    times: Option<(i64, i64)>,
     offset: usize,
     limit: Option<usize>,
-    /// By value: the rank of its newest record, and the record if it satisfies the condition.
-    latest: HashMap<String, ((i128, Seq), Option<Record>)>,
+    /// By value, in its ordered encoding: the rank of its newest record, and the record if it
+    /// satisfies the condition.
+    latest: HashMap<Vec<u8>, ((i64, Seq), Option<Arc<Record>>)>,
 }
 
 impl LatestPer<'_> {
-    /// For a request: what is kept, and the request for the records that are considered.
+    /// For a request: what is kept, and the request for the records that are considered. Values
+    /// are told apart as in groups; each element of an array is one.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the condition is invalid, the request has settings other than a limit
-    /// and an offset, or `latest` has bounds of the time but no path of it.
+    /// [`Error::BadInput`] if the condition or a bound of the time is invalid, the path is one of
+    /// points, the request has settings other than a limit and an offset, or `latest` has bounds
+    /// of the time but no path of it.
     pub fn new<'s>(
         shape: &'s Shape,
         mut request: Request,
@@ -76,7 +123,8 @@ impl LatestPer<'_> {
         latest: &Latest,
     ) -> Result<(LatestPer<'s>, Request)> {
         request.check_settings("latest_per", &[Setting::Limit, Setting::Offset])?;
-        let is_bounded = latest.from.is_some() || latest.until.is_some();
+        let is_bounded =
+            latest.from.is_some() || latest.until.is_some() || latest.max_age.is_some();
         if is_bounded && latest.time.is_none() {
             return Err(Error::bad_input(
                 "`Latest::from` and `Latest::until` bound a time: name its path, by \
@@ -85,26 +133,30 @@ impl LatestPer<'_> {
         }
         let condition = request.condition.take();
         let conditions = Compiled::new(shape, condition, &mut NoEstimates)?;
-        let mut paths = vec![path.clone()];
+        let mut fields = vec![(path.clone(), shape.ordered_type(path)?)];
+        let mut times = None;
         if let Some(time) = &latest.time {
-            paths.push(time.clone());
-            if let Some(until) = &latest.until {
-                request.filter(field(time).le(Operand::text(until.clone())));
-            }
-            if let Some(from) = &latest.from {
-                request.filter(field(time).ge(Operand::text(from.clone())));
+            let declared = shape.ordered_type(time)?.filter(|ty| ty.is_time());
+            let ty = declared.unwrap_or(Type::Time);
+            fields.push((time.clone(), Some(ty)));
+            let (from, until) = latest.bounds(time, ty)?;
+            times = Some((from.unwrap_or(i64::MIN), until.unwrap_or(i64::MAX)));
+            // A condition compares times only if the field is declared as one.
+            if declared.is_some() {
+                if let Some(until) = until {
+                    request.filter(field(time).le(Value::Time(until)));
+                }
+                if let Some(from) = from {
+                    request.filter(field(time).ge(Value::Time(from)));
+                }
             }
         }
-        let type_of = |time: &Path| {
-            let declared = shape.attributes.iter().find(|a| a.path == *time);
-            let ty = declared.map_or(Type::Time, |attribute| attribute.ty);
-            if ty.is_time() { ty } else { Type::Time }
-        };
         let per = LatestPer {
             shape,
             conditions,
-            values: Values::new(&paths),
-            time: latest.time.as_ref().map(type_of),
+            reader: FieldReader::new(&fields),
+            values: FieldValues::default(),
+            times,
             offset: request.offset,
             limit: request.limit,
             latest: HashMap::new(),
@@ -114,51 +166,51 @@ impl LatestPer<'_> {
 
     /// Considers a record.
     pub fn add(&mut self, record: Record) {
-        let ty = self.time.unwrap_or(Type::Time);
-        let (mut of, mut time) = (None, i128::MIN);
-        self.values
-            .visit(record.json(), &mut |path, scalar| match path {
-                0 => of = of.take().or_else(|| Some(format!("{scalar:?}"))),
-                _ => time = time.max(micros(ty, scalar).unwrap_or(i128::MIN)),
-            });
-        let is_timed = self.time.is_none() || time > i128::MIN;
-        let Some(of) = of.filter(|_| is_timed) else {
+        self.reader.read(record.json(), &mut self.values);
+        let time = match self.times {
+            None => Some(i64::MIN),
+            Some((from, until)) => {
+                let times = self
+                    .values
+                    .of(TIME)
+                    .filter_map(|value| time_of(value.bytes));
+                times.filter(|time| (from..=until).contains(time)).max()
+            }
+        };
+        let Some(time) = time else {
             return;
         };
         let rank = (time, record.seq());
-        let known = self.latest.get(&of);
-        if known.is_none_or(|(known, _)| *known < rank) {
-            let meets = RecordRef::parse(record.stored())
-                .is_some_and(|record| self.conditions.confirm(&record, self.shape, None));
-            self.latest.insert(of, (rank, meets.then_some(record)));
+        let record = Arc::new(record);
+        let mut meets = None;
+        for value in self.values.of(OF) {
+            let known = self.latest.get(value.bytes);
+            if known.is_none_or(|(known, _)| *known < rank) {
+                let meets = *meets.get_or_insert_with(|| {
+                    RecordRef::parse(record.stored())
+                        .is_some_and(|record| self.conditions.confirm(&record, self.shape, None))
+                });
+                let kept = meets.then(|| record.clone());
+                self.latest.insert(value.bytes.to_vec(), (rank, kept));
+            }
         }
     }
 
-    /// The records that satisfy the condition, by primary key: those after the offset, at most the
-    /// limit.
+    /// The records that satisfy the condition, by primary key, each once, also if it is the newest
+    /// of several values: those after the offset, at most the limit.
     pub fn finish(self) -> Vec<Record> {
         let found = self.latest.into_values().filter_map(|(_, record)| record);
         let by_key: BTreeMap<_, _> = found.map(|r| (r.key().as_bytes().to_vec(), r)).collect();
         let limit = self.limit.unwrap_or(usize::MAX);
-        by_key.into_values().skip(self.offset).take(limit).collect()
+        let records = by_key.into_values().skip(self.offset).take(limit);
+        records.map(Arc::unwrap_or_clone).collect()
     }
 }
 
-/// A time of a type in microseconds: a number in its unit, or text.
-fn micros(ty: Type, scalar: Scalar<'_>) -> Option<i128> {
-    let per_second = match ty {
-        Type::TimeMs => 1_000,
-        Type::TimeUs => 1_000_000,
-        Type::TimeNs => 1_000_000_000,
-        _ => 1,
-    };
-    match scalar {
-        Scalar::Int(v) => Some(v.checked_mul(1_000_000)?.div_euclid(per_second)),
-        Scalar::Float(v) => Some((v * 1e6 / per_second as f64) as i128),
-        Scalar::Str(text) => match Value::parse(ty, text).ok()? {
-            Value::Time(micros) => Some(i128::from(micros)),
-            _ => None,
-        },
-        Scalar::Bool(_) => None,
+/// A time in its ordered encoding, in microseconds; `None` for values that are not times.
+fn time_of(value: &[u8]) -> Option<i64> {
+    match decode(value)?.0? {
+        Scalar::Time(micros) => Some(micros),
+        _ => None,
     }
 }

@@ -51,6 +51,8 @@ mod grouping_tests;
 mod groups;
 mod key_spans;
 mod latest;
+#[cfg(test)]
+mod latest_tests;
 mod list;
 mod lists;
 mod order;

@@ -32,7 +32,8 @@ pub struct Request {
     pub condition: Option<Expr>,
     /// The order of the answer.
     pub order: Order,
-    /// The number of records that are skipped, the first in the order.
+    /// The number of records that are skipped, the first in the order. Not after a page
+    /// ([`Request::after`]): the first page has skipped them.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: usize,
     /// At most this many records, the first in the order after the offset; without a limit, all.
@@ -109,12 +110,21 @@ impl Request {
         }
     }
 
-    /// The number of records, from the first in the order on, that the answer and its offset need;
-    /// `None` for all.
+    /// The number of records that the answer skips: the offset, unless a page before has skipped
+    /// them.
+    pub fn skip(&self) -> usize {
+        match self.after {
+            Some(_) => 0,
+            None => self.offset,
+        }
+    }
+
+    /// The number of records, from the first in the order on, that the answer and what it skips
+    /// need; `None` for all.
     pub fn most(&self) -> Option<usize> {
         self.limit.map(|limit| match limit {
             0 => 0,
-            _ => limit.saturating_add(self.offset),
+            _ => limit.saturating_add(self.skip()),
         })
     }
 

@@ -69,7 +69,7 @@ impl ViewQuery {
             let explain = rows.explain();
             return Ok((explain.steps.answers, explain));
         }
-        let offset = self.request.offset as u64;
+        let skip = self.request.skip() as u64;
         self.request.limit = self.request.most();
         self.request.offset = 0;
         let (count, mut explain) =
@@ -81,7 +81,7 @@ impl ViewQuery {
                 count::count(self)?
             };
         // Fewer records than the offset match.
-        let count = count.saturating_sub(offset);
+        let count = count.saturating_sub(skip);
         explain.steps.answers = explain.steps.answers.min(count);
         Ok((count, explain))
     }

@@ -27,10 +27,12 @@ impl RowSelection {
     pub(super) fn take_from(request: &mut Request) -> RowSelection {
         request.limit = request.most();
         let select = std::mem::take(&mut request.select);
-        RowSelection {
-            skip: std::mem::take(&mut request.offset),
+        let selection = RowSelection {
+            skip: request.skip(),
             projection: (!select.is_empty()).then(|| Projection::new(&select)),
-        }
+        };
+        request.offset = 0;
+        selection
     }
 
     /// True if the next row, which this call counts, is to be left out.

@@ -141,15 +141,26 @@ fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
 }
 
 /// The records of a request without its limit, in pages of two, each behind the token of the last.
+/// They are those of the whole answer: the offset is that of the first page.
 fn pages(records: &dyn Records, request: &Request) -> Vec<String> {
     let (mut request, mut said) = (request.clone(), Vec::new());
-    (request.limit, request.offset) = (Some(2), 0);
+    request.limit = None;
+    let whole = records.find(&request).unwrap().map(Result::unwrap);
+    let whole: Vec<_> = whole.collect();
+    let mut seen = 0;
     loop {
+        request.limit = None;
+        let left = whole.len() - seen;
+        assert_eq!(records.count(&request).unwrap().0, left as u64);
+        request.limit = Some(2);
         let mut answer = records.find(&request).unwrap();
         let page: Vec<_> = answer.by_ref().map(Result::unwrap).collect();
+        let behind = whole.iter().skip(seen).take(2);
+        assert_eq!(json_of(&page), json_of(behind), "{request:?}");
         if page.is_empty() {
             return said;
         }
+        seen += page.len();
         said.push(json_of(&page));
         let token = answer.token().unwrap();
         request.after = Some(token.to_string().parse().unwrap());
