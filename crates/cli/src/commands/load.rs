@@ -68,8 +68,8 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         }
     };
 
-    // A cluster has its own.
-    if db.capabilities().maintenance {
+    // What a cluster makes durable is not decided here.
+    if !db.capabilities().summaries {
         note(format_args!("durability: {}", promise(args.durability)));
     }
     let merges = args
