@@ -46,7 +46,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Rename(args) => commands::datasets::rename(&args, memory),
         Command::Drop(args) => commands::datasets::drop(&args, memory),
         Command::Load(args) => commands::load::load(&args, memory),
-        Command::Put(args) => commands::write::put(&args, memory),
+        Command::Put(args) => commands::put::put(&args, memory),
         Command::Update(args) => commands::update::update(&args, memory),
         Command::Get(args) => commands::query::get(&args, memory),
         Command::ReadKey(args) => commands::versions::read_key(&args, memory),

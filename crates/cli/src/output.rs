@@ -144,3 +144,20 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     }
     text
 }
+
+/// How to continue an input behind its last value, which begins on a line as number `part` of those
+/// that do; 0 for a line as a whole.
+pub(crate) fn behind(line: u64, part: u32, is_row: bool) -> String {
+    let at = thousands(line);
+    match (part, is_row) {
+        (_, true) => format!(
+            "continue behind the row that begins on line {at}, with the row of the names before the rest"
+        ),
+        (0, false) => format!("continue with line {}", thousands(line + 1)),
+        (1, false) => format!("continue behind the value that begins on line {at}"),
+        (part, false) => format!(
+            "continue behind value {} of those that begin on line {at}",
+            thousands(u64::from(part))
+        ),
+    }
+}

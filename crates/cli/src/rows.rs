@@ -4,11 +4,14 @@
 //! records are printed as they are found, so later fields are not known yet. The first later field
 //! without a column is reported.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, IsTerminal};
 
 use esker::Path;
 use esker::request::Projection;
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::args::{RowForm, RowsArgs};
 use crate::failure::Failure;
@@ -134,8 +137,9 @@ impl Rows {
             Form::Csv(columns) => (columns, None),
             Form::Table(columns, table) => (columns, Some(table)),
         };
-        // Stored bodies are valid JSON.
-        let record: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        // Stored bodies are valid JSON. Cells are parts of the text: numbers stay as they are.
+        let record: Option<&RawValue> = serde_json::from_slice(body).ok();
+        let record = record.map_or(JsonValue::Other, JsonValue::of);
         columns.see(&record);
         let heading = seq.map(|_| "seq".to_string());
         let heading = heading
@@ -185,20 +189,20 @@ impl Rows {
 impl Columns {
     /// Infers the columns from the first record, and reports the first later field without a
     /// column.
-    fn see(&mut self, record: &Value) {
-        let Value::Object(fields) = record else {
+    fn see(&mut self, record: &JsonValue<'_>) {
+        let JsonValue::Object(fields) = record else {
             return;
         };
         if !self.inferred {
             return;
         }
         if self.all.is_empty() {
-            let named = |name: &String| (name.clone(), vec![name.clone()]);
-            self.all = fields.keys().map(named).collect();
+            let named = |(name, _): &(String, _)| (name.clone(), vec![name.clone()]);
+            self.all = fields.iter().map(named).collect();
         } else if !self.reported
-            && let Some(other) = fields
-                .keys()
-                .find(|name| !self.all.iter().any(|(known, _)| known == *name))
+            && let Some((other, _)) = fields
+                .iter()
+                .find(|(name, _)| !self.all.iter().any(|(known, _)| known == name))
         {
             self.reported = true;
             // A path cannot contain an empty name.
@@ -266,30 +270,150 @@ fn csv_line(output: &mut Output, cells: impl Iterator<Item = String>) -> Result<
     output.bytes(&line)
 }
 
-/// The value of a record at a path, as a cell: a string as it is, another value as JSON. Several
-/// values (a path through an array) are a JSON array.
-fn cell(record: &Value, path: &[String]) -> String {
-    let mut found = Vec::new();
-    gather(record, path, &mut found);
-    match found.as_slice() {
-        [] | [Value::Null] => String::new(),
-        [Value::String(text)] => text.clone(),
-        [one] => one.to_string(),
-        several => Value::Array(several.iter().map(|value| (*value).clone()).collect()).to_string(),
+/// A value, one level deep.
+enum JsonValue<'a> {
+    /// Its members, in order, each once.
+    Object(Vec<(String, &'a RawValue)>),
+    Array(Vec<&'a RawValue>),
+    Other,
+}
+
+impl<'a> JsonValue<'a> {
+    fn of(raw: &'a RawValue) -> JsonValue<'a> {
+        let text = raw.get();
+        match text.as_bytes().first() {
+            Some(b'{') => serde_json::from_str(text)
+                .map_or(JsonValue::Other, |Members(members)| {
+                    JsonValue::Object(members)
+                }),
+            Some(b'[') => serde_json::from_str(text).map_or(JsonValue::Other, JsonValue::Array),
+            _ => JsonValue::Other,
+        }
     }
 }
 
-fn gather<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
-    match (path.split_first(), value) {
-        (None, value) => found.push(value),
-        (Some((name, rest)), Value::Object(fields)) => {
-            if let Some(value) = fields.get(name) {
-                gather(value, rest, found);
+/// The members of an object; of several with a name, the last one counts.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members: Vec<(String, &RawValue)> = Vec::new();
+                let mut places: HashMap<String, usize> = HashMap::new();
+                while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+                    match places.get(&name).and_then(|at| members.get_mut(*at)) {
+                        Some(known) => known.1 = value,
+                        None => {
+                            places.insert(name.clone(), members.len());
+                            members.push((name, value));
+                        }
+                    }
+                }
+                Ok(Members(members))
             }
         }
-        (Some(_), Value::Array(elements)) => {
-            elements.iter().for_each(|value| gather(value, path, found))
+        from.deserialize_map(All)
+    }
+}
+
+/// The value of a record at a path, as a cell: a string as it is, another value as JSON. Several
+/// values (a path through an array) are a JSON array.
+fn cell(record: &JsonValue<'_>, path: &[String]) -> String {
+    let mut found = Vec::new();
+    gather(record, path, &mut found);
+    match found.as_slice() {
+        [] => String::new(),
+        [one] => match one.get() {
+            "null" => String::new(),
+            text if text.starts_with('"') => {
+                serde_json::from_str(text).unwrap_or_else(|_| text.to_string())
+            }
+            text => compact(text),
+        },
+        several => {
+            let several: Vec<String> = several.iter().map(|value| compact(value.get())).collect();
+            format!("[{}]", several.join(","))
         }
-        _ => {}
+    }
+}
+
+fn gather<'a>(value: &JsonValue<'a>, path: &[String], found: &mut Vec<&'a RawValue>) {
+    let Some((name, rest)) = path.split_first() else {
+        return;
+    };
+    match value {
+        JsonValue::Object(members) => {
+            match (members.iter().find(|(member, _)| member == name), rest) {
+                (None, _) => {}
+                (Some((_, value)), []) => found.push(value),
+                (Some((_, value)), rest) => gather(&JsonValue::of(value), rest, found),
+            }
+        }
+        JsonValue::Array(elements) => {
+            for element in elements {
+                gather(&JsonValue::of(element), path, found);
+            }
+        }
+        JsonValue::Other => {}
+    }
+}
+
+/// JSON without white space between its tokens.
+fn compact(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut is_string, mut is_escaped) = (false, false);
+    for c in json.chars() {
+        if is_string {
+            is_string = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+        } else if c.is_ascii_whitespace() {
+            continue;
+        } else {
+            is_string = c == '"';
+        }
+        text.push(c);
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Cells went through floats and numbers of 64 bits.
+    #[test]
+    fn a_cell_is_what_the_record_says() {
+        let record = r#"{"n": 123456789012345678901234567, "f": 1.10, "e": 1e2, "s": "a\u00e9",
+            "o": {"x": [ 1.0 , {"y" : "a \" b"} ]}, "l": [{"v": 1.50}, {"v": 99999999999999999999}, {}],
+            "z": null, "twice": 1, "twice": 2, "sum": 18446744073709551616, "bad": "\ud800"}"#;
+        let raw: &RawValue = serde_json::from_str(record).unwrap();
+        let record = JsonValue::of(raw);
+        for (path, wanted) in [
+            ("n", "123456789012345678901234567"),
+            ("f", "1.10"),
+            ("e", "1e2"),
+            ("s", "a\u{e9}"),
+            ("o", r#"{"x":[1.0,{"y":"a \" b"}]}"#),
+            ("o.x.y", "a \" b"),
+            ("l.v", "[1.50,99999999999999999999]"),
+            ("z", ""),
+            ("twice", "2"),
+            ("sum", "18446744073709551616"),
+            ("bad", r#""\ud800""#),
+            ("none", ""),
+            ("n.none", ""),
+        ] {
+            let path: Vec<String> = path.split('.').map(str::to_string).collect();
+            assert_eq!(cell(&record, &path), wanted, "{path:?}");
+        }
     }
 }

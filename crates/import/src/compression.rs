@@ -25,9 +25,9 @@ const MAGIC: [(Compression, u8, u8, &[u8]); 3] = [
 ];
 
 /// Unsupported formats: the magic number, a description, and a command that converts to text, if
-/// any.
+/// any. A text may begin with some of these magic numbers ([`has_other`]).
 const OTHERS: [(&[u8], &str, &str); 13] = [
-    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
+    (BZIP2, "compressed with bzip2", "bzip2 -dc"),
     (b"\xFD7zXZ\0", "compressed with xz", "xz -dc"),
     (b"\x5D\0\0", "compressed with lzma", "xz -dc"),
     (b"\x04\x22\x4D\x18", "compressed with lz4", "lz4 -dc"),
@@ -41,6 +41,46 @@ const OTHERS: [(&[u8], &str, &str); 13] = [
     (b"ARROW1", "an Arrow file", ""),
     (b"SQLite format 3\0", "an SQLite database", ""),
 ];
+
+/// The magic number of bzip2. Behind it are the level, and the magic number of the first block or
+/// of the end.
+const BZIP2: &[u8] = b"BZh";
+const BZIP2_LEVELS: std::ops::RangeInclusive<u8> = b'1'..=b'9';
+const BZIP2_BLOCKS: [&[u8]; 2] = [b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"];
+
+/// True if these first bytes are of the format with this magic number; `None` if more bytes are
+/// needed. Letters alone do not make a file binary.
+fn has_other(magic: &[u8], head: &[u8]) -> Option<bool> {
+    let Some(behind) = head.strip_prefix(magic) else {
+        return (!magic.starts_with(head)).then_some(false);
+    };
+    if magic == BZIP2 {
+        let (level, block) = behind.split_first()?;
+        let may_be = |magic: &&[u8]| magic.starts_with(block) || block.starts_with(magic);
+        if !BZIP2_LEVELS.contains(level) || !BZIP2_BLOCKS.iter().any(may_be) {
+            return Some(false);
+        }
+        return BZIP2_BLOCKS
+            .iter()
+            .any(|magic| block.starts_with(magic))
+            .then_some(true);
+    }
+    if !is_text(magic) || !is_text(behind) {
+        return Some(true);
+    }
+    (head.len() >= HEAD).then_some(false)
+}
+
+/// True for bytes that a text may have.
+fn is_text(bytes: &[u8]) -> bool {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
+    let is_utf8 = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        // The last character may be cut off.
+        Err(error) => error.error_len().is_none(),
+    };
+    is_utf8 && !bytes.iter().any(is_control)
+}
 
 /// File name extensions of unsupported formats without a magic number.
 const ENDINGS: [(&str, &str, &str); 2] = [
@@ -77,9 +117,8 @@ pub(crate) fn by_magic(head: &[u8]) -> Option<Compression> {
             known = None;
         }
     }
-    let is_other =
-        |(magic, ..): &(&[u8], &str, &str)| magic.len() > head.len() && magic.starts_with(head);
-    if OTHERS.iter().any(is_other) {
+    let mut others = OTHERS.iter().map(|(magic, ..)| has_other(magic, head));
+    if others.any(|has| has.is_none()) {
         None
     } else {
         known
@@ -88,7 +127,8 @@ pub(crate) fn by_magic(head: &[u8]) -> Option<Compression> {
 
 /// The error text for a file in an unsupported format; `None` if the file may hold records.
 pub(crate) fn other(head: &[u8], path: Option<&Path>) -> Option<String> {
-    let by_magic = OTHERS.iter().find(|(magic, ..)| head.starts_with(magic));
+    let mut others = OTHERS.iter();
+    let by_magic = others.find(|(magic, ..)| has_other(magic, head) == Some(true));
     let ending = path.and_then(|path| path.extension()?.to_str());
     let by_name = || ENDINGS.iter().find(|(name, ..)| Some(*name) == ending);
     let (what, command) = match by_magic {
@@ -225,6 +265,57 @@ impl<R: BufRead> Read for Members<R> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three letters at the beginning of a text made it a file of another format.
+    #[test]
+    fn a_text_that_begins_like_a_magic_number_is_a_text() {
+        let texts: [&[u8]; 10] = [
+            b"ORCID,name\n",
+            b"ORC\n1\n",
+            b"ORC\xC3\x89,name\n1,2\n",
+            b"BZh,name,value,other\n",
+            b"BZh9,name,value,other\n",
+            b"PAR1,name,value\n",
+            b"PAR1",
+            b"ARROW1;ARROW2;ARROW3\n",
+            b"ARROW1\r\nx\r\n",
+            b"OR",
+        ];
+        for text in texts {
+            for length in 1..=text.len().min(HEAD) {
+                let head = &text[..length];
+                assert_ne!(by_magic(head), Some(Compression::Gzip), "{head:?}");
+            }
+            let head = &text[..text.len().min(HEAD)];
+            assert_eq!(other(head, None), None, "{head:?}");
+        }
+        let files: [(&[u8], &str); 8] = [
+            (b"BZh91AY&SY\x01\x02\x03\x04\x05\x06", "bzip2"),
+            (b"BZh1\x17\x72\x45\x38\x50\x90\0\0\0\0", "bzip2"),
+            (
+                b"PAR1\x15\x04\x15\x80\x02\x15\x64\x4C\x15\x10\x15\0",
+                "Parquet",
+            ),
+            (b"ORC\x1B\0\0\n\x0B\x08\x01\x10\0\x18\0", "ORC"),
+            (b"ORC\n\x1A\n\x04\x08\x02\x10\x02", "ORC"),
+            (b"ARROW1\0\0\xFF\xFF\xFF\xFF\x10\0\0\0", "Arrow"),
+            (b"PK\x03\x04\x14\0\0\0\x08\0", "zip"),
+            (b"SQLite format 3\0", "SQLite"),
+        ];
+        for (head, name) in files {
+            assert_eq!(
+                by_magic(head).unwrap_or(Compression::Plain),
+                Compression::Plain
+            );
+            let what = other(head, None);
+            assert!(what.is_some_and(|what| what.contains(name)), "{head:?}");
         }
     }
 }

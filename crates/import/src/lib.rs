@@ -36,6 +36,7 @@ mod feed;
 mod load;
 mod observer;
 mod pending;
+mod put;
 mod refused;
 mod rejects;
 mod replaced;
@@ -47,11 +48,14 @@ mod utf16;
 pub use copy::{Copied, CopyEnd, CopyObserver, CopyStep, Differing, StoreCopy, Unequal};
 pub use error::{Error, Result};
 pub use feed::{Event, Feed, LINE_MAX, Place, Sample};
-pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report, put_parts};
+pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report};
 pub use observer::{Note, Observer};
+pub use put::{is_of_record, put_parts};
 pub use resume::{InterruptedImport, interrupted_imports};
 pub use source::{Format, Source, read_text, sources};
 pub use text::thousands;
 
+#[cfg(test)]
+mod faulty_tests;
 #[cfg(test)]
 mod tests;

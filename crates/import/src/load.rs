@@ -3,16 +3,16 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 
 use esker::{DatasetDef, Durability, KeyType, Path, Type};
 use esker_store::{Batch, Dataset};
 
 use crate::error::{Error, Result};
-use crate::feed::{Columns, Event, Feed, Place, parts};
+use crate::feed::{Columns, Event, Feed, Place};
 use crate::observer::{Note, Observer};
 use crate::pending::Pending;
+use crate::put::{Refused, put_record, put_whole};
 use crate::rejects::Rejects;
 use crate::replaced::Replaced;
 use crate::resume::{Interrupted, Resume};
@@ -85,8 +85,13 @@ pub enum End {
     Stopped {
         /// The name of the source.
         name: String,
-        /// Its last line that is loaded or rejected.
+        /// Its last line that is loaded or rejected, or on which the last such value begins.
         line: u64,
+        /// The number of that value among those that begin on the line, from 1; 0 for a line that
+        /// is loaded or rejected as a whole.
+        part: u32,
+        /// True for a row of a table, which may span several lines.
+        is_row: bool,
         /// True if the same import, run again, continues there.
         is_resumable: bool,
     },
@@ -190,28 +195,32 @@ impl Import {
         observer: &mut dyn Observer,
     ) -> Result<Vec<(PathBuf, u64)>> {
         while self.rejected < lines {
-            let (source, line, reason, text) = match self.feed.next() {
+            let (source, line, part, reason, text) = match self.feed.next() {
                 Some(Event::Record {
-                    source, line, text, ..
+                    source,
+                    line,
+                    part,
+                    text,
                 }) => {
                     let reason = match serde_json::from_slice::<serde_json::Value>(text) {
                         Ok(_) => "not a JSON object".to_string(),
                         Err(error) => format!("not valid JSON: {error}"),
                     };
-                    (source, line, reason, text)
+                    (source, line, part, reason, text)
                 }
                 Some(Event::Bad {
                     source,
                     line,
+                    part,
                     reason,
                     text,
-                    ..
-                }) => (source, line, reason, text),
+                }) => (source, line, part, reason, text),
                 Some(Event::Pause | Event::Failed { .. }) | None => break,
             };
             self.rejected += 1;
             let mut note = |note: &Note| observer.note(note);
-            let added = self.rejects[source].add(line, &reason, text, &mut note);
+            let place = Place { source, line, part };
+            let added = self.rejects[source].add(place, &reason, text, &mut note);
             added.map_err(unwritten)?;
         }
         self.finish_rejects(false)
@@ -229,18 +238,20 @@ impl Import {
             loaded,
             replaced,
             rejected,
+            unwritten,
         }) = interrupted.filter(|_| !self.restart)
         else {
             return Ok(());
         };
         for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
             let last = if at == place.source {
-                place.line
+                place
             } else {
-                u64::MAX
+                Place::end_of(at)
             };
             let most = rejected.as_ref().and_then(|counts| counts.get(at).copied());
-            if !rejects.resume(last, most).map_err(unread)? {
+            let unwritten = unwritten.get(at).copied().unwrap_or(0);
+            if !rejects.resume(last, most, unwritten).map_err(unread)? {
                 observer.note(&Note::RejectsLost {
                     path: rejects.path().to_path_buf(),
                 });
@@ -321,6 +332,9 @@ impl Import {
         };
         self.pending.take();
         self.committed = self.done;
+        if bad.is_none() {
+            self.rejects.iter_mut().for_each(Rejects::settle);
+        }
         Ok(bad)
     }
 
@@ -336,9 +350,20 @@ impl Import {
         if progress.is_last {
             self.resume.forget(batch)?;
         } else {
-            let rejected = self.rejects.iter().map(Rejects::done).collect();
-            let counts = (progress.loaded, progress.replaced);
-            self.resume.note(batch, progress.place, counts, rejected)?;
+            // A batch may be committed in parts: lines behind this part are read again.
+            let counts = self.rejects.iter();
+            let counts = counts.map(|rejects| rejects.up_to(progress.place));
+            let (rejected, unwritten) = counts.unzip();
+            self.resume.note(
+                batch,
+                &Interrupted {
+                    place: progress.place,
+                    loaded: progress.loaded,
+                    replaced: progress.replaced,
+                    rejected: Some(rejected),
+                    unwritten,
+                },
+            )?;
         }
         batch.durability(self.durability);
         Ok(batch.commit()?)
@@ -354,13 +379,7 @@ impl Import {
     ) -> Result<()> {
         self.rejected += 1;
         let rejects = &mut self.rejects[place.source];
-        rejects
-            .add(place.line, reason, text, note)
-            .map_err(unwritten)?;
-        // The line that ends a strict import is read again by the next one.
-        if !self.strict {
-            rejects.set_done();
-        }
+        rejects.add(place, reason, text, note).map_err(unwritten)?;
         self.flush_rejects()
     }
 
@@ -369,11 +388,7 @@ impl Import {
         let mut batch = dataset.batch();
         let end = loop {
             if observer.is_stopped() {
-                break End::Stopped {
-                    name: self.feed.name(self.done.source).to_string(),
-                    line: self.done.line,
-                    is_resumable: self.resume.can_continue(),
-                };
+                break self.stopped();
             }
             for how in self.feed.take_notes() {
                 observer.note(&Note::Read(how));
@@ -397,17 +412,21 @@ impl Import {
                     line,
                     part,
                     text,
-                }) => Read {
-                    place: Place { source, line, part },
-                    text,
-                    bad: put_record(text, &mut |record| {
+                }) => {
+                    let place = Place { source, line, part };
+                    let mut put = |record: &[u8]| {
                         batch.put_json(record)?;
                         self.replaced.put(batch.last_key());
-                        let place = Place { source, line, part };
                         self.pending.add(place, batch.last_key(), record);
                         Ok(())
-                    }),
-                },
+                    };
+                    let bad = if self.strict {
+                        put_whole(text, dataset, &mut put)?
+                    } else {
+                        put_record(text, &mut put)?
+                    };
+                    Read { place, text, bad }
+                }
                 Some(Event::Bad {
                     source,
                     line,
@@ -436,7 +455,7 @@ impl Import {
             let rejects = &mut self.rejects[place.source];
             for (range, reason) in &bad {
                 let mut note = |note: &Note| observer.note(note);
-                let added = rejects.add(place.line, reason, &text[range.clone()], &mut note);
+                let added = rejects.add(place, reason, &text[range.clone()], &mut note);
                 added.map_err(unwritten)?;
             }
             if self.strict
@@ -446,7 +465,9 @@ impl Import {
                 break End::Bad(format!("{name}, line {}: {reason}", place.line));
             }
             self.done = place;
-            rejects.set_done();
+            if batch.is_empty() {
+                rejects.settle();
+            }
             if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
                 let bad = self.commit(dataset, &mut batch, false, observer)?;
                 observer.progress(self.feed.bytes_read(), self.loaded);
@@ -460,6 +481,17 @@ impl Import {
         }
         let bad = self.end(dataset, &mut batch, &end, observer)?;
         Ok(bad.map_or(end, End::Bad))
+    }
+
+    /// The end of an import that the observer stops.
+    fn stopped(&self) -> End {
+        End::Stopped {
+            name: self.feed.name(self.done.source).to_string(),
+            line: self.done.line,
+            part: self.done.part,
+            is_row: self.feed.is_row(),
+            is_resumable: self.resume.can_continue(),
+        }
     }
 
     /// Commits the rest at the end of the input, or where the import stops. A strict import returns
@@ -485,41 +517,7 @@ struct Read<'t> {
     place: Place,
     text: &'t [u8],
     /// The parts of the text that are no records of the dataset, with reasons.
-    bad: Vec<(Range<usize>, String)>,
-}
-
-/// Puts a record, or the records in its parts; returns the parts that cannot be put.
-fn put_record(
-    text: &[u8],
-    put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
-) -> Vec<(Range<usize>, String)> {
-    match put(text) {
-        Ok(()) => Vec::new(),
-        Err(error) => put_parts(put, text, &error),
-    }
-}
-
-/// Puts the records in a line that failed as a whole with `error`: it may contain several objects,
-/// or a value with an array of them. Returns the parts that cannot be put, with reasons.
-pub fn put_parts(
-    put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
-    text: &[u8],
-    error: &esker::Error,
-) -> Vec<(Range<usize>, String)> {
-    let whole = || vec![(0..text.len(), error.to_string())];
-    let Some(parts) = parts(text) else {
-        return whole();
-    };
-    let (mut good, mut bad) = (0, Vec::new());
-    for part in &parts {
-        match put(text.get(part.clone()).unwrap_or_default()) {
-            Ok(()) => good += 1,
-            Err(error) => bad.push((part.clone(), error.to_string())),
-        }
-    }
-    // One value without any record in it is bad as a whole.
-    let is_one = text.first() == Some(&b'[') || parts.first().is_some_and(|part| part.start > 0);
-    if good == 0 && is_one { whole() } else { bad }
+    bad: Refused,
 }
 
 /// The CSV columns that the dataset declares as strings or numbers. A column is a top-level field

@@ -1,7 +1,7 @@
 //! The records of a batch, kept until its commit, for datasets with unique values: if the commit is
 //! refused because two records would share a value, it is repeated without the refused record.
 
-use esker_store::Dataset;
+use esker_store::{Batch, Dataset};
 
 use crate::feed::Place;
 
@@ -19,6 +19,16 @@ pub(crate) struct PendingRecord {
     /// Its encoded key.
     pub(crate) key: Vec<u8>,
     pub(crate) json: Vec<u8>,
+}
+
+impl PendingRecord {
+    /// Puts it into another batch, where it gets another key if keys are generated.
+    pub(crate) fn put(&mut self, batch: &mut dyn Batch) -> esker::Result<()> {
+        batch.put_json(&self.json)?;
+        self.key.clear();
+        self.key.extend_from_slice(batch.last_key());
+        Ok(())
+    }
 }
 
 impl Pending {

@@ -1,16 +1,18 @@
 //! What an import does when a batch is refused because two records would share a value that must be
 //! unique: it commits the batch without the refused record, which is rejected like other bad lines.
-//! After [`FEW`] refusals, and in a strict import, it commits the rest one by one. Each commit has
+//! After [`FEW`] refusals, and in a strict import, it commits the rest line by line. Each commit has
 //! the note of the progress, so that a killed import continues behind it.
+
+use std::collections::HashSet;
 
 use esker::{Error as StoreError, Key};
 use esker_store::Dataset;
 
 use crate::error::{Error, Result};
-use crate::feed::Place;
 use crate::load::{Import, Progress};
 use crate::observer::{Note, Observer};
 use crate::pending::PendingRecord;
+use crate::put::is_of_record;
 
 /// Refused records that are left out of a batch, each by another try of the whole.
 const FEW: usize = 8;
@@ -40,8 +42,8 @@ impl Import {
             self.replaced.subtract(u64::from(replaces));
             self.reject(&refused, &error, observer)?;
             let mut batch = dataset.batch();
-            for record in &records {
-                batch.put_json(&record.json)?;
+            for record in &mut records {
+                record.put(&mut *batch)?;
             }
             let progress = Progress {
                 place: self.done,
@@ -72,63 +74,81 @@ impl Import {
         Ok(bad)
     }
 
-    /// Commits records one by one, each with the progress.
+    /// Commits the records of each line by themselves, with the progress. A strict import returns
+    /// the first record that is refused; of its line, no record is committed.
     fn commit_each(
         &mut self,
         dataset: &dyn Dataset,
         records: Vec<PendingRecord>,
         observer: &mut dyn Observer,
     ) -> Result<Option<String>> {
-        // Of several records of one line only the last one completes it.
-        let places: Vec<Place> = records.iter().map(|record| record.place).collect();
-        let mut done = Progress {
-            place: self.committed,
-            loaded: self.loaded,
-            replaced: self.replaced.count(),
-            is_last: false,
-        };
-        for (at, record) in records.into_iter().enumerate() {
-            let is_whole = places.get(at + 1) != Some(&record.place);
+        let mut done = self.committed;
+        let mut records = records.into_iter().peekable();
+        while let Some(first) = records.next() {
+            let place = first.place;
+            let mut line = vec![first];
+            while let Some(other) = records.next_if(|record| record.place == place) {
+                line.push(other);
+            }
+            if let Some(reason) = self.commit_line(dataset, line, observer)? {
+                self.done = done;
+                let name = self.feed.name(place.source);
+                return Ok(Some(format!("{name}, line {}: {reason}", place.line)));
+            }
+            done = place;
+        }
+        Ok(None)
+    }
+
+    /// Commits the records of a line at once, but for those that are refused: a line that an import
+    /// which resumes reads again was not loaded in part. A strict import returns why a record is
+    /// refused.
+    fn commit_line(
+        &mut self,
+        dataset: &dyn Dataset,
+        mut line: Vec<PendingRecord>,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<String>> {
+        while let Some(place) = line.first().map(|record| record.place) {
             let mut batch = dataset.batch();
-            let replaces = holds(dataset, &record.key)?;
-            self.replaced.add(u64::from(replaces));
-            let progress = if is_whole {
-                Progress {
-                    place: record.place,
-                    loaded: self.loaded + 1,
-                    replaced: self.replaced.count(),
-                    is_last: false,
-                }
-            } else {
-                done
-            };
-            let committed = match batch.put_json(&record.json) {
-                Ok(()) => self.commit_with_note(&mut *batch, progress),
+            let (mut replaces, mut keys) = (0, HashSet::new());
+            let mut put = Ok(());
+            for (at, record) in line.iter_mut().enumerate() {
                 // The definition may have changed meanwhile.
-                Err(error) => Err(error.into()),
-            };
-            match committed {
-                Ok(()) => self.loaded += 1,
-                Err(Error::Store(error @ (StoreError::NotUnique(_) | StoreError::Record(_)))) => {
-                    self.replaced.subtract(u64::from(replaces));
-                    self.reject(&record, &error, observer)?;
-                    if self.strict {
-                        self.done = done.place;
-                        self.loaded = done.loaded;
-                        self.replaced.resume(done.replaced);
-                        let name = self.feed.name(record.place.source);
-                        return Ok(Some(format!("{name}, line {}: {error}", record.place.line)));
+                put = record.put(&mut *batch).map_err(|error| (at, error));
+                if put.is_err() {
+                    break;
+                }
+                let is_known = !keys.insert(record.key.clone()) || holds(dataset, &record.key)?;
+                replaces += u64::from(is_known);
+            }
+            let (refused, error) = match put {
+                Ok(()) => {
+                    let progress = Progress {
+                        place,
+                        loaded: self.loaded + line.len() as u64,
+                        replaced: self.replaced.count() + replaces,
+                        is_last: false,
+                    };
+                    match self.commit_with_note(&mut *batch, progress) {
+                        Ok(()) => {
+                            self.loaded = progress.loaded;
+                            self.replaced.add(replaces);
+                            return Ok(None);
+                        }
+                        Err(Error::Store(error)) => (take_refused(&mut line, &error), error),
+                        Err(error) => return Err(error),
                     }
                 }
-                Err(error) => return Err(error),
-            }
-            if is_whole {
-                done = Progress {
-                    place: record.place,
-                    loaded: self.loaded,
-                    replaced: self.replaced.count(),
-                    is_last: false,
-                };
+                Err((at, error)) if is_of_record(&error) => (Some(line.remove(at)), error),
+                Err((_, error)) => return Err(error.into()),
+            };
+            let Some(refused) = refused else {
+                return Err(error.into());
+            };
+            self.reject(&refused, &error, observer)?;
+            if self.strict {
+                return Ok(Some(error.to_string()));
             }
         }
         Ok(None)

@@ -1,5 +1,6 @@
 //! `FILE.rejected`: the rejected lines of an import, as NDJSON
-//! `{"line":N,"reason":"...","text":"..."}`. Each import that rejects a line replaces the file.
+//! `{"line":N,"reason":"...","text":"..."}`, with `"part":P` for a value that is not the first to
+//! begin on its line. Each import that rejects a line replaces the file.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -7,10 +8,28 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::feed::Place;
 use crate::observer::Note;
+use crate::text::TEXT_MAX;
 
-/// The maximum number of bytes stored of a rejected line.
-pub(crate) const TEXT_MAX: usize = 64 << 10;
+/// Numbers of rejected lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// Those in the file.
+    written: u64,
+    /// Those that were only reported, because the file cannot be created.
+    unwritten: u64,
+}
+
+impl Counts {
+    fn add(&mut self, is_written: bool) {
+        *(if is_written {
+            &mut self.written
+        } else {
+            &mut self.unwritten
+        }) += 1;
+    }
+}
 
 /// The rejected lines of one input.
 pub(crate) struct Rejects {
@@ -18,9 +37,10 @@ pub(crate) struct Rejects {
     file: Option<BufWriter<File>>,
     /// The file cannot be created: lines are reported as notes instead.
     is_unwritable: bool,
-    count: u64,
-    /// The number of these on lines that are done, and in the file.
-    done: u64,
+    /// Those that a note of the progress counts, whatever its place.
+    settled: Counts,
+    /// The others, and whether they are in the file: a note may have a place before them.
+    unsettled: Vec<(Place, bool)>,
     /// The file has lines that a power cut may take away.
     is_unsynced: bool,
     /// The folder has the file, also after a power cut.
@@ -43,8 +63,8 @@ impl Rejects {
             path,
             file: None,
             is_unwritable: false,
-            count: 0,
-            done: 0,
+            settled: Counts::default(),
+            unsettled: Vec::new(),
             is_unsynced: false,
             is_named: false,
         }
@@ -55,19 +75,34 @@ impl Rejects {
         &self.path
     }
 
-    /// Continues the file of an interrupted import: keeps the entries of lines up to `last`, at
-    /// most `most` of them. Later lines are read again. Returns false if the file has fewer.
-    pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<bool> {
+    /// Continues the file of an interrupted import: keeps the entries of values up to `last`, at
+    /// most `most` of them. Later ones are read again. Returns false if the file has fewer.
+    /// `unwritten` lines up to `last` were rejected but could not be written.
+    pub(crate) fn resume(
+        &mut self,
+        last: Place,
+        most: Option<u64>,
+        unwritten: u64,
+    ) -> io::Result<bool> {
+        self.settled.unwritten = unwritten;
+        if most == Some(0) {
+            return Ok(true);
+        }
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
         // The last entry may be torn.
-        let line = |entry: &[u8]| serde_json::from_slice::<Value>(entry).ok()?["line"].as_u64();
+        let place = |entry: &[u8]| {
+            let entry: Value = serde_json::from_slice(entry).ok()?;
+            let part = entry["part"].as_u64().unwrap_or(1);
+            Some((entry["line"].as_u64()?, part))
+        };
+        let last = (last.line, u64::from(last.part).max(1));
         let kept = text
             .split(|byte| *byte == b'\n')
-            .filter(|entry| line(entry).is_some_and(|line| line <= last));
+            .filter(|entry| place(entry).is_some_and(|place| place <= last));
         let noted = most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
         let kept: Vec<&[u8]> = kept.take(noted.unwrap_or(usize::MAX)).collect();
         if noted.is_some_and(|noted| kept.len() < noted) {
@@ -76,8 +111,7 @@ impl Rejects {
         if kept.is_empty() {
             return Ok(true);
         }
-        self.count = kept.len() as u64;
-        self.done = self.count;
+        self.settled.written = kept.len() as u64;
         // The entries are nowhere else, so the file is replaced as a whole.
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
@@ -108,12 +142,11 @@ impl Rejects {
     /// Stores a line; if the file cannot be created, passes it to `note`.
     pub(crate) fn add(
         &mut self,
-        line: u64,
+        place: Place,
         reason: &str,
         text: &[u8],
         note: &mut dyn FnMut(&Note),
     ) -> io::Result<()> {
-        self.count += 1;
         if self.file.is_none() && !self.is_unwritable {
             match File::create(&self.path) {
                 Ok(file) => self.file = Some(BufWriter::new(file)),
@@ -126,6 +159,8 @@ impl Rejects {
                 }
             }
         }
+        self.unsettled.push((place, self.file.is_some()));
+        let line = place.line;
         let Some(file) = &mut self.file else {
             note(&Note::Rejected {
                 line,
@@ -134,31 +169,38 @@ impl Rejects {
             return Ok(());
         };
         let text = String::from_utf8_lossy(cut(text));
-        let entry = json!({ "line": line, "reason": reason, "text": text });
+        let entry = match place.part {
+            0 | 1 => json!({ "line": line, "reason": reason, "text": text }),
+            part => json!({ "line": line, "part": part, "reason": reason, "text": text }),
+        };
         self.is_unsynced = true;
         writeln!(file, "{entry}")
     }
 
     /// The number of rejected lines.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        self.settled.written + self.settled.unwritten + self.unsettled.len() as u64
     }
 
-    /// All lines so far are done: an import that is resumed does not read them again.
-    pub(crate) fn set_done(&mut self) {
-        if self.file.is_some() {
-            self.done = self.count;
+    /// Every later note of the progress is for a place behind all lines so far.
+    pub(crate) fn settle(&mut self) {
+        for (_, is_written) in self.unsettled.drain(..) {
+            self.settled.add(is_written);
         }
     }
 
-    /// The number of rejected lines that are done.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
+    /// The numbers of rejected lines up to a place: those in the file, and those that could not be
+    /// written. An import that resumes there does not read them again.
+    pub(crate) fn up_to(&self, place: Place) -> (u64, u64) {
+        let mut counts = self.settled;
+        let before = self.unsettled.iter().filter(|(at, _)| *at <= place);
+        before.for_each(|(_, is_written)| counts.add(*is_written));
+        (counts.written, counts.unwritten)
     }
 
     /// If this import rejected no line, removes the file of an earlier import.
     pub(crate) fn remove_stale(&self) -> io::Result<()> {
-        if self.count > 0 || !is_ours(&self.path) {
+        if self.count() > 0 || !is_ours(&self.path) {
             return Ok(());
         }
         match fs::remove_file(&self.path) {

@@ -1,12 +1,14 @@
 //! The progress of an import, stored as a note in the commit of each batch. An import that was
 //! killed and is run again continues behind the last committed batch, so every line is loaded once.
 //!
-//! The note's name contains the names of the files; its value has their size, modification time and
-//! inode, which show whether the files are still the same. Standard input and pipes cannot be read
+//! The note's name contains the names of the files, and the options by which they are read; its value
+//! has their size, modification time and inode, which show whether the files are still the same.
+//! Standard input and pipes cannot be read
 //! again and have no note. The last batch of an import deletes the note.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use esker::Error;
 use esker_store::{Batch, Dataset};
@@ -15,7 +17,7 @@ use serde_json::{Value as Json, json};
 use crate::error::Result;
 use crate::feed::Place;
 use crate::observer::Note;
-use crate::source::Source;
+use crate::source::{Format, Source, format_by_name};
 
 /// The prefix of the names of these notes.
 const PREFIX: &str = "load ";
@@ -40,6 +42,8 @@ pub(crate) struct Interrupted {
     pub(crate) replaced: u64,
     /// The number of rejected lines of each source; `None` in a note of an earlier version.
     pub(crate) rejected: Option<Vec<u64>>,
+    /// The number of lines of each source that were rejected and could not be written.
+    pub(crate) unwritten: Vec<u64>,
 }
 
 impl Resume {
@@ -64,7 +68,12 @@ impl Resume {
             };
         };
         let paths: Vec<&Json> = inputs.iter().map(|input| &input["path"]).collect();
-        let name = format!("{PREFIX}{}", json!(paths));
+        let mut name = format!("{PREFIX}{}", json!(paths));
+        // The same files, read in another way, have other records: each import has its own note.
+        let read_as: Vec<Option<Json>> = inputs.iter().map(read_as).collect();
+        if read_as.iter().any(Option::is_some) {
+            name += &format!(" {}", json!(read_as));
+        }
         Self {
             // With very many files, the name would be too long for a note.
             name: (name.len() <= esker::WriteBatch::<esker::Key>::MAX_NOTE_NAME).then_some(name),
@@ -93,6 +102,10 @@ impl Resume {
             return Ok(None);
         }
         let figure = |name: &str| noted[name].as_u64();
+        let counts = |name: &str| {
+            let counts = noted[name].as_array()?.iter();
+            Some(counts.filter_map(Json::as_u64).collect::<Vec<u64>>())
+        };
         Ok(match (figure("source"), figure("line"), figure("loaded")) {
             (Some(source), Some(line), Some(loaded)) => Some(Interrupted {
                 place: Place {
@@ -102,28 +115,23 @@ impl Resume {
                 },
                 loaded,
                 replaced: figure("replaced").unwrap_or(0),
-                rejected: noted["rejected"]
-                    .as_array()
-                    .map(|counts| counts.iter().filter_map(Json::as_u64).collect()),
+                rejected: counts("rejected"),
+                unwritten: counts("unwritten").unwrap_or_default(),
             }),
             _ => None,
         })
     }
 
-    /// Adds a note to the batch: once it is committed, all lines up to `place` are handled.
-    pub(crate) fn note(
-        &mut self,
-        batch: &mut dyn Batch,
-        place: Place,
-        (loaded, replaced): (u64, u64),
-        rejected: Vec<u64>,
-    ) -> Result<()> {
+    /// Adds a note to the batch: once it is committed, all lines up to its place are handled.
+    pub(crate) fn note(&mut self, batch: &mut dyn Batch, progress: &Interrupted) -> Result<()> {
         let Some(name) = &self.name else {
             return Ok(());
         };
+        let place = progress.place;
         let noted = json!({
-            "inputs": self.inputs, "source": place.source, "line": place.line, "part": place.part, "loaded": loaded,
-            "replaced": replaced, "rejected": rejected,
+            "inputs": self.inputs, "source": place.source, "line": place.line, "part": place.part,
+            "loaded": progress.loaded, "replaced": progress.replaced,
+            "rejected": progress.rejected, "unwritten": progress.unwritten,
         });
         self.is_noted = true;
         keep(batch.note(name, Some(noted.to_string().as_bytes())))
@@ -164,6 +172,16 @@ fn identity(source: &Source) -> Option<Json> {
     }))
 }
 
+/// How an input is read, if its name does not say so.
+fn read_as(input: &Json) -> Option<Json> {
+    let path = Path::new(input["path"].as_str()?);
+    let (format, delimiter) = format_by_name(path);
+    let is_usual = input["format"] == format!("{format:?}")
+        && input["delimiter"] == json!(delimiter)
+        && input["records"].is_null();
+    (!is_usual).then(|| json!([input["format"], input["delimiter"], input["records"]]))
+}
+
 /// An interrupted import that can be resumed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -172,6 +190,39 @@ pub struct InterruptedImport {
     pub files: Vec<String>,
     /// Records loaded so far.
     pub records: u64,
+    /// The format of the files, if it was given: their names imply another one, or the delimiter
+    /// or the path of the records was given.
+    pub format: Option<Format>,
+    /// The separator of CSV columns, if it was given.
+    pub delimiter: Option<u8>,
+    /// The path to the array of records, as names, if it was given.
+    pub records_at: Option<Vec<String>>,
+}
+
+impl InterruptedImport {
+    fn of(noted: &Json) -> InterruptedImport {
+        let inputs = noted["inputs"].as_array().into_iter().flatten();
+        let files = inputs.clone().filter_map(|input| input["path"].as_str());
+        // Options are those of all files.
+        let unusual = inputs.clone().find(|input| read_as(input).is_some());
+        let format = unusual.and_then(|input| {
+            let formats = [Format::Ndjson, Format::Csv, Format::Lines];
+            let mut formats = formats.into_iter();
+            formats.find(|format| input["format"] == format!("{format:?}"))
+        });
+        let delimiter = unusual.and_then(|input| input["delimiter"].as_u64());
+        let names = unusual.and_then(|input| input["records"].as_array());
+        InterruptedImport {
+            files: files.map(str::to_string).collect(),
+            records: noted["loaded"].as_u64().unwrap_or(0),
+            format,
+            delimiter: delimiter.and_then(|byte| u8::try_from(byte).ok()),
+            records_at: names.map(|names| {
+                let names = names.iter().filter_map(Json::as_str);
+                names.map(str::to_string).collect()
+            }),
+        }
+    }
 }
 
 /// The interrupted imports of a dataset.
@@ -180,13 +231,7 @@ pub fn interrupted_imports(dataset: &dyn Dataset) -> Result<Vec<InterruptedImpor
     let imports = notes
         .filter(|(name, _)| name.starts_with(PREFIX))
         .map(|(_, noted)| {
-            let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
-            let inputs = noted["inputs"].as_array().into_iter().flatten();
-            let files = inputs.filter_map(|input| input["path"].as_str());
-            InterruptedImport {
-                files: files.map(str::to_string).collect(),
-                records: noted["loaded"].as_u64().unwrap_or(0),
-            }
+            InterruptedImport::of(&serde_json::from_slice(&noted).unwrap_or_default())
         });
     Ok(imports.collect())
 }

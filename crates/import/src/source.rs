@@ -40,6 +40,9 @@ pub struct Source {
     /// The path, as names, to the array of records in each JSON value. An empty path: the value
     /// itself is a record.
     pub records: Option<Vec<String>>,
+    /// An object that is alone in the source, and whose only member is an array of objects, is
+    /// read as these objects. A record may look like that, too, if its key is generated.
+    pub unwraps: bool,
 }
 
 /// The sources for these files; `-` is standard input. Checks each file now, so that a mistake in
@@ -59,6 +62,7 @@ pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>>
                 size: None,
                 delimiter: None,
                 records: None,
+                unwraps: true,
             }
         } else {
             let refuse =
@@ -82,6 +86,7 @@ pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>>
                 size,
                 delimiter,
                 records: None,
+                unwraps: true,
             }
         };
         sources.push(source);
@@ -183,7 +188,7 @@ fn head(raw: &mut impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// The format of a file by its name, and the separator that the name implies.
-fn format_by_name(path: &Path) -> (Format, Option<u8>) {
+pub(crate) fn format_by_name(path: &Path) -> (Format, Option<u8>) {
     let stem = match compression::by_name(path) {
         Compression::Plain => path.to_path_buf(),
         _ => path.with_extension(""),

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use esker_store::{Dataset, Mode, Store, open};
 use serde_json::Value;
 
-use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
+use crate::feed::{Columns, Event, Feed, Place, TestCells as Cells, cell};
 use crate::load::{End, Import};
 use crate::observer::{Note, Observer};
-use crate::rejects::{Rejects, TEXT_MAX, cut};
+use crate::rejects::{Rejects, cut};
 use crate::source::{Format, Source, sources};
+use crate::text::TEXT_MAX;
 
 fn as_json(text: &str, cells: Cells) -> String {
     let mut json = Vec::new();
@@ -189,6 +190,15 @@ fn a_sample_takes_nothing_away() {
     assert_eq!(lines, 4);
 }
 
+/// The place of a line.
+fn at(line: u64) -> Place {
+    Place {
+        source: 0,
+        line,
+        part: 0,
+    }
+}
+
 #[test]
 fn rejects_are_made_anew_and_only_when_needed() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +208,7 @@ fn rejects_are_made_anew_and_only_when_needed() {
     assert!(!path.exists());
     for _ in 0..2 {
         let mut rejects = Rejects::beside(Some(&input));
-        let added = rejects.add(3, "it is \"bad\"", b"\xFF{", &mut |_| {});
+        let added = rejects.add(at(3), "it is \"bad\"", b"\xFF{", &mut |_| {});
         added.unwrap();
         assert_eq!(rejects.count(), 1);
         assert_eq!(rejects.finish().unwrap().unwrap(), path);
@@ -218,18 +228,18 @@ fn the_rejects_of_an_interrupted_import_are_never_away() {
     let path = dir.path().join("in.ndjson.rejected");
     let mut rejects = Rejects::beside(Some(&input));
     for line in [3, 5, 9] {
-        rejects.add(line, "bad", b"{", &mut |_| {}).unwrap();
+        rejects.add(at(line), "bad", b"{", &mut |_| {}).unwrap();
     }
     rejects.finish().unwrap();
     let mut rejects = Rejects::beside(Some(&input));
-    rejects.resume(5, Some(2)).unwrap();
+    rejects.resume(at(5), Some(2), 0).unwrap();
     let lines = || -> Vec<u64> {
         let text = std::fs::read_to_string(&path).unwrap();
         let line = |entry: &str| serde_json::from_str::<Value>(entry).unwrap()["line"].as_u64();
         text.lines().map(|entry| line(entry).unwrap()).collect()
     };
     assert_eq!(lines(), [3, 5]);
-    rejects.add(7, "bad", b"{", &mut |_| {}).unwrap();
+    rejects.add(at(7), "bad", b"{", &mut |_| {}).unwrap();
     rejects.finish().unwrap();
     assert_eq!(lines(), [3, 5, 7]);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -582,6 +592,7 @@ fn an_input_that_fails_is_not_complete_wherever_it_ends() {
                     size: None,
                     delimiter: None,
                     records,
+                    unwraps: true,
                 };
                 let bytes = text.as_bytes().to_vec();
                 let reader = Failing {
@@ -632,6 +643,7 @@ fn what_is_read_does_not_depend_on_how_it_comes() {
                     size: None,
                     delimiter: None,
                     records: records.clone(),
+                    unwraps: true,
                 };
                 let bytes = text.as_bytes().to_vec();
                 let mut feed = Feed::of(source, Box::new(Slowly { bytes, at: 0, most }));

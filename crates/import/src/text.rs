@@ -1,5 +1,8 @@
 //! Numbers for people.
 
+/// The maximum number of bytes stored of a rejected line.
+pub(crate) const TEXT_MAX: usize = 64 << 10;
+
 /// A number with separated thousands: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

@@ -46,9 +46,9 @@ pub(crate) struct ChangesArgs {
     /// begins now, or at --from
     #[arg(long, value_name = "NAME")]
     pub(crate) consumer: Option<String>,
-    /// How much log to keep at most for the consumer
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G", requires = "consumer")]
-    pub(crate) keep: usize,
+    /// How much log to keep at most for the consumer [default: what it has, 1G for a new one]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "consumer")]
+    pub(crate) keep: Option<usize>,
     /// Remove the consumer: the store no longer keeps changes for it
     #[arg(long, requires = "consumer", conflicts_with = "from")]
     pub(crate) forget: bool,

@@ -61,8 +61,8 @@ macro_rules! load {
         concat!(
             "\
 FILE may be '-' (standard input), plain, .gz or .zst. It holds JSON objects, one per line or otherwise; an array of them; a
-GeoJSON FeatureCollection; an object whose only member is an array of objects; or CSV. A load into an existing dataset
-replaces records with the same key, and needs no --key or --index. Bad lines go to FILE.rejected, and the exit code is 2 then
+GeoJSON FeatureCollection; one object whose only member is an array of objects (a record itself with --key auto); or CSV. A
+load into an existing dataset replaces records with the same key, and needs no --key or --index. Bad lines go to FILE.rejected, and the exit code is 2 then
 (0 with --allow-rejects). To resume a killed load, give the same command again. Standard input cannot be read again, so a
 load from it starts over.
 ",
@@ -181,7 +181,8 @@ Examples:
 pub(super) const PUT: &str = "\
 A record replaces the one with the same key. With --merge, each line is a merge patch (RFC 7396) for the record with its key:
 fields that it does not name stay, null removes a field, objects are merged, and any other value replaces the old one. A
-record that does not exist is created. Bad lines are reported and left out (exit code 2).
+record that does not exist is created. Bad lines, and those with a value that must be unique and that another record has, are
+reported and left out (exit code 2). If the store fails, the command says how far it came.
 
 Examples:
   echo '{\"id\":7,\"user\":\"ann\"}' | esker put db events

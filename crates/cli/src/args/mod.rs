@@ -45,7 +45,7 @@ pub(crate) use values::{durability, duration};
 pub(crate) use volume::{
     AskArgs, CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, DemoVolumeArgs, GrowArgs, MapArgs,
     MemberArgs, MemberCommand, NodeArgs, RenameVolumeArgs, SnapshotVolumeArgs, StatusArgs, TlsArgs,
-    VolumeArgs, VolumeCommand,
+    VolumeArgs, VolumeCommand, groups, wait,
 };
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,

@@ -6,6 +6,11 @@ use clap::{Args, Subcommand};
 
 use super::values::size;
 
+/// The most groups of a cluster.
+const MOST_GROUPS: u16 = 64;
+/// The longest wait, in seconds: a year.
+const MOST_WAIT: u64 = 365 * 24 * 60 * 60;
+
 /// Examples of `esker volume`.
 pub(super) const VOLUME_HELP: &str = "Examples:
   esker volume node --dir d1 --id 1 --listen 127.0.0.1:7101 \\
@@ -54,10 +59,23 @@ pub(crate) struct AskArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) node: String,
     /// How long to wait for a leader, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = wait)]
     pub(crate) wait: u64,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
+}
+
+/// The number of groups of a cluster.
+pub(crate) fn groups(text: &str) -> Result<u16, String> {
+    let groups = text.parse().ok();
+    let groups = groups.filter(|groups| (1..=MOST_GROUPS).contains(groups));
+    groups.ok_or_else(|| format!("expected a number from 1 to {MOST_GROUPS}"))
+}
+
+/// A time to wait, in seconds.
+pub(crate) fn wait(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= MOST_WAIT);
+    seconds.ok_or_else(|| format!("expected a number of seconds up to {MOST_WAIT}, a year"))
 }
 
 /// Certificates, as PEM files.
@@ -99,12 +117,12 @@ pub(crate) struct NodeArgs {
     /// Where to serve NBD
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) nbd: Option<String>,
-    /// How many groups share the blocks, where this node forms the cluster
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) groups: u16,
-    /// How long requests over NBD wait through a fail-over, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub(crate) wait: u64,
+    /// How many groups share the blocks, where this node forms the cluster [default: 8]
+    #[arg(long, value_name = "N", value_parser = groups)]
+    pub(crate) groups: Option<u16>,
+    /// How long requests over NBD wait through a fail-over, in seconds [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = wait)]
+    pub(crate) wait: Option<u64>,
     /// Vacuum while less than this share of the segments' bytes is live, in percent
     #[arg(long, value_name = "PERCENT", hide = true, value_parser = clap::value_parser!(u8).range(1..=95))]
     pub(crate) live_percent: Option<u8>,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use esker::{Change, ChangeKind, ChangesFrom, Error, KeyType, Value};
 
-use esker_store::{ChangeFeed, Dataset};
+use esker_store::{ChangeFeed, Dataset, Store};
 
 use crate::args::ChangesArgs;
 use crate::failure::{Failure, Outcome};
@@ -14,6 +14,9 @@ use crate::store::{dataset, open, open_to_read};
 
 /// The number of changes printed between two acknowledgements to the consumer.
 const NOTED_EVERY: u64 = 4096;
+
+/// How much log is kept at most for a new consumer, in bytes.
+const KEPT: u64 = 1 << 30;
 
 /// The timeout of one wait for a change.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -41,8 +44,12 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         )),
         other => other.into(),
     };
+    let keep = match args.keep {
+        Some(keep) => keep as u64,
+        None => kept(&*db, &args.dataset, name)?.unwrap_or(KEPT),
+    };
     let consumer = target
-        .consume(name, args.from, args.keep as u64, args.old)
+        .consume(name, args.from, keep, args.old)
         .map_err(late)?;
     let is_new = consumer.is_new();
     if is_new {
@@ -55,6 +62,18 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         Outcome::NotFound if is_new => Ok(Outcome::Done),
         outcome => Ok(outcome),
     }
+}
+
+/// How much log the store keeps at most for a consumer, if it knows it.
+fn kept(db: &dyn Store, dataset: &str, name: &str) -> Result<Option<u64>, Failure> {
+    let consumers = db.change_consumers()?;
+    let of = |dataset: Option<&str>| {
+        let mut known = consumers.iter().filter(|known| known.name == name);
+        known.find(|known| known.dataset.as_deref() == dataset)
+    };
+    // One of an earlier version belongs to no dataset yet.
+    let known = of(Some(dataset)).or_else(|| of(None));
+    Ok(known.map(|known| known.keeps_bytes))
 }
 
 fn forget(

@@ -43,6 +43,11 @@ pub(super) enum Defined {
 }
 
 impl Wanted {
+    /// True if records without a key get a generated one.
+    pub(super) fn has_auto_key(&self) -> bool {
+        self.auto_key
+    }
+
     pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
         let key = args.key.as_deref().map(|text| {
             let refuse = |what| Failure::Usage(format!("--key {text}: {what}"));

@@ -13,7 +13,7 @@ use super::{promise, say_remarks};
 use crate::args::{Format, LoadArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::output::{counted, note, thousands};
+use crate::output::{behind, counted, note, thousands};
 use crate::progress::Progress;
 use crate::report;
 use crate::store::{create_or_open, options, refuse_file};
@@ -25,7 +25,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     refuse_file(&args.dir)?;
     esker::schema::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(&args.definition)?;
-    let sources = read_from(args)?;
+    let mut sources = read_from(args)?;
     let existing = existing(&args.dir, &args.dataset, memory)?;
     if let Some((_, Some(dataset))) = &existing {
         wanted.agree(&args.dataset, &dataset.def())?;
@@ -37,6 +37,14 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         )));
     }
 
+    // A record that needs no key may have one member, an array of objects.
+    let has_auto_key = match &existing {
+        Some((_, Some(dataset))) => dataset.def().auto_key,
+        _ => wanted.has_auto_key(),
+    };
+    for source in &mut sources {
+        source.unwraps = !has_auto_key;
+    }
     let interrupt = Interrupt::watch()?;
     let mut import = Import::new(sources)
         .durability(args.durability)
@@ -60,7 +68,10 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         }
     };
 
-    note(format_args!("durability: {}", promise(args.durability)));
+    // What a cluster makes durable is not decided here.
+    if !db.capabilities().summaries {
+        note(format_args!("durability: {}", promise(args.durability)));
+    }
     let merges = args
         .view
         .as_deref()
@@ -251,6 +262,8 @@ fn say(report: &Report, progress: &Progress) {
     if let End::Stopped {
         name,
         line,
+        part,
+        is_row,
         is_resumable,
     } = &report.end
     {
@@ -258,10 +271,14 @@ fn say(report: &Report, progress: &Progress) {
         let next = if *is_resumable {
             "give the same command again to continue there".to_string()
         } else {
-            format!("continue with line {}", thousands(line + 1))
+            behind(*line, *part, *is_row)
+        };
+        let at = match (part, is_row) {
+            (0, false) => "after line",
+            _ => "behind what begins on line",
         };
         note(format_args!(
-            "interrupted after line {} of {name}: {records} are stored; {next}",
+            "interrupted {at} {} of {name}: {records} are stored; {next}",
             thousands(*line)
         ));
     }
@@ -275,6 +292,7 @@ fn say(report: &Report, progress: &Progress) {
     }
     if report::is_json() {
         let loaded = json!({
+            "complete": matches!(report.end, End::Complete),
             "records": report.records,
             "rejected": report.rejected,
             "replaced": report.replaced,

@@ -24,6 +24,7 @@ mod merges;
 mod picture;
 mod plan;
 pub(crate) mod pubsub;
+pub(crate) mod put;
 pub(crate) mod query;
 pub(crate) mod repair;
 pub(crate) mod replay;

@@ -10,11 +10,12 @@ use ::pubsub::Broker;
 use esker::Request;
 use esker::schema::IndexDef;
 use esker::stats::{ConsumerStats, DatasetStats, StoreStats, TreeStats};
-use esker_import::interrupted_imports;
+use esker_import::{Format, InterruptedImport, interrupted_imports};
 use esker_store::{Dataset, Store};
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::fields::escaped;
 use super::{json, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
@@ -242,7 +243,8 @@ fn health(
     records: u64,
     is_counted: bool,
 ) -> Result<(String, String), Failure> {
-    let (dir, name) = (dir.display(), dataset.name());
+    let dir = shell_word(&dir.display().to_string());
+    let name = shell_word(&dataset.name());
     let damage = |tree: &TreeStats| Some((tree.name.clone(), tree.damage.clone()?));
     if let Some((label, damage)) = stats.trees.iter().find_map(damage) {
         let health = format!("damaged: {label}: {damage}");
@@ -278,7 +280,7 @@ fn health(
         let advice = format!(
             "a load was interrupted after {}: to resume it, esker load {dir} {name} {}",
             counted(import.records, "record"),
-            import.files.join(" ")
+            again(import)
         );
         return Ok((health, advice));
     }
@@ -417,4 +419,37 @@ fn entries(tree: &TreeStats) -> u64 {
 /// The size of a tree: its tables and its memtables.
 fn size(tree: &TreeStats) -> u64 {
     tree.bytes + tree.memtable.bytes as u64
+}
+
+/// The files and options of an interrupted load, as a shell takes them.
+fn again(import: &InterruptedImport) -> String {
+    let mut words: Vec<String> = import.files.iter().map(|file| shell_word(file)).collect();
+    let mut option = |name: &str, value: &str| {
+        words.push(name.to_string());
+        words.push(shell_word(value));
+    };
+    match (import.format, import.delimiter) {
+        (Some(Format::Csv), Some(b'\t')) => option("--format", "tsv"),
+        (Some(Format::Csv), Some(delimiter)) => {
+            option("--delimiter", &char::from(delimiter).to_string());
+        }
+        (Some(Format::Csv), None) => option("--format", "csv"),
+        (Some(_), _) => option("--format", "ndjson"),
+        (None, _) => {}
+    }
+    if let Some(names) = &import.records_at {
+        let path: Vec<String> = names.iter().map(|name| escaped(name)).collect();
+        let path = path.join(".");
+        option("--records", if path.is_empty() { "." } else { &path });
+    }
+    words.join(" ")
+}
+
+/// A word of a command line, in quotes where a shell would take it apart or change it.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:,+=@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,109 +1,19 @@
-//! `put` and `delete`.
+//! `delete`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use esker::{Durability, ErrorKind, Key, Request};
-use esker_import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
+use esker::{Durability, Key, Request};
+use esker_import::{BATCH_RECORDS, Event, Feed, Format, sources};
 use esker_store::Dataset;
 
+use super::fields;
 use super::query::{conditions, paths};
-use super::update::Merging;
-use super::{fields, say_remarks};
-use crate::args::{DeleteArgs, PutArgs};
+use crate::args::DeleteArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note};
 use crate::store::{dataset, open, open_durable};
-
-/// `esker put DIR DATASET`: puts valid records, and reports bad ones.
-pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
-    let dataset = dataset(&*db, &args.dataset)?;
-    let mut feed = Feed::start(sources(&["-".into()], Some(Format::Ndjson))?);
-    let interrupt = Interrupt::watch()?;
-    let (mut put, mut bad, mut last) = (0u64, 0u64, 0u64);
-    let mut batch = dataset.batch();
-    let mut merging = args.merge.then(|| Merging::of(&*dataset));
-    let mut paused = false;
-    while interrupt.signal().is_none() {
-        // Commits before waiting for more, because the sender may be slow.
-        let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
-        if !batch.is_empty() && (full || paused) {
-            put += batch.len() as u64;
-            batch.durability(args.durability);
-            batch.commit()?;
-            if let Some(merging) = &mut merging {
-                merging.forget_all();
-            }
-        }
-        paused = false;
-        let (line, reason) = match feed.next() {
-            Some(Event::Pause) => {
-                paused = true;
-                continue;
-            }
-            Some(Event::Record { line, text, .. }) => {
-                last = line;
-                let mut put_one = |record: &[u8]| match &mut merging {
-                    None => batch.put_json(record),
-                    Some(merging) => {
-                        let (key, record) = merging.merged(record)?;
-                        batch.put_json(&record)?;
-                        merging.remember(key, record);
-                        Ok(())
-                    }
-                };
-                let error = match put_one(text) {
-                    Ok(()) => continue,
-                    // A damaged store is not the line's fault.
-                    Err(error) if error.kind() == ErrorKind::Damaged => return Err(error.into()),
-                    Err(error) => error,
-                };
-                let mut parts = put_parts(&mut put_one, text, &error).into_iter();
-                let Some((_, reason)) = parts.next() else {
-                    continue;
-                };
-                for (_, reason) in parts {
-                    bad += 1;
-                    note(format_args!("line {line}: {reason}"));
-                }
-                (line, reason)
-            }
-            Some(Event::Bad { line, reason, .. }) => (line, reason),
-            Some(Event::Failed { line, reason, .. }) => (line + 1, reason),
-            None => break,
-        };
-        bad += 1;
-        note(format_args!("line {line}: {reason}"));
-    }
-    if !batch.is_empty() {
-        put += batch.len() as u64;
-        batch.durability(args.durability);
-        batch.commit()?;
-    }
-    dataset.sync()?;
-    db.close()?;
-    for how in feed.take_notes() {
-        note(how);
-    }
-    note(format_args!("put {}", counted(put, "record")));
-    say_remarks(&*dataset);
-    if let Some(signal) = interrupt.signal() {
-        note(format_args!(
-            "interrupted: everything up to line {last} was put or reported; continue with the next line"
-        ));
-        return Ok(Outcome::Interrupted(signal));
-    }
-    match bad {
-        0 => Ok(Outcome::Done),
-        1 => Err(Failure::Usage("1 line was not put".to_string())),
-        _ => Err(Failure::Usage(format!(
-            "{} were not put",
-            counted(bad, "line")
-        ))),
-    }
-}
 
 /// `esker delete DIR DATASET KEY...`: reports keys without a record, and deletes the others.
 pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {

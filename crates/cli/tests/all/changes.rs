@@ -218,3 +218,30 @@ fn the_error_of_a_late_consumer_names_the_remedy() {
     esker(&on).expect(1);
     esker(&call).expect(1);
 }
+
+/// A call without `--keep` set the limit of a consumer to that of a new one.
+#[test]
+fn a_consumer_keeps_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = dir.path().join("db").display().to_string();
+    for name in ["d", "other"] {
+        esker(&["create", &s, name, "--key", "id:int"]).expect(0);
+    }
+    let kept = |dataset: &str| {
+        let stat = esker(&["stat", &s, "--json"]).expect(0).stdout;
+        let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+        let consumers = stat["consumers"].as_array().unwrap().iter();
+        let mut own = consumers.filter(|consumer| consumer["dataset"] == dataset);
+        own.next().unwrap()["keeps_bytes"].as_u64().unwrap()
+    };
+    let call = |dataset: &str, more: &[&str]| {
+        esker(&[&["changes", &s, dataset, "--consumer", "mailer"][..], more].concat())
+    };
+    call("d", &["--keep", "4M"]).expect(0);
+    call("other", &[]).expect(0);
+    assert_eq!((kept("d"), kept("other")), (4 << 20, 1 << 30));
+    call("d", &[]).expect(1);
+    assert_eq!((kept("d"), kept("other")), (4 << 20, 1 << 30));
+    call("d", &["--keep", "5M"]).expect(1);
+    assert_eq!(kept("d"), 5 << 20);
+}

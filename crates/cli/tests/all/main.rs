@@ -27,6 +27,7 @@ mod partial;
 mod pictures;
 mod plain;
 mod protocols;
+mod puts;
 mod questions;
 mod repair;
 mod replay;

@@ -270,3 +270,54 @@ fn a_killed_load_makes_no_record_twice() {
     assert_eq!(lines, (0..LINES).collect::<Vec<_>>());
     assert_eq!(rejected(&file), [1]);
 }
+
+/// The advice to resume left the options out by which the file was read, and quotes.
+#[test]
+fn the_advice_to_resume_can_be_given_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("it's a table");
+    let rows: String = (0..3000).map(|id| format!("{id}|{id}\n")).collect();
+    // The last row ends a strict load.
+    fs::write(&file, format!("id|n\n{rows}x\n")).unwrap();
+    let store = dir.path().join("a store").display().to_string();
+    let name = file.display().to_string();
+    let load = [
+        "load",
+        &store,
+        "d",
+        &name,
+        "--key",
+        "id:int",
+        "--delimiter",
+        "|",
+        "--strict",
+    ];
+    let failed = esker(&[&load[..], &["--progress", "json"]].concat()).expect(2);
+    // It says that it is not complete.
+    let events = failed
+        .stderr
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let loaded: Vec<Value> = events.filter(|event| event["event"] == "loaded").collect();
+    assert_eq!(loaded.len(), 1, "{}", failed.stderr);
+    assert_eq!(
+        (&loaded[0]["complete"], &loaded[0]["records"]),
+        (&false.into(), &3000.into())
+    );
+    let stat = esker(&["stat", &store, "d"]).expect(0).stdout;
+    let advice = stat
+        .split("to resume it, esker ")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{stat}"));
+    let advice = advice.lines().next().unwrap();
+    let esker_path = env!("CARGO_BIN_EXE_esker");
+    let run = std::process::Command::new("sh")
+        .args(["-c", &format!("{esker_path} {advice} --allow-rejects")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.contains("resuming after line"), "{advice}\n{said}");
+    assert_eq!(run.status.code(), Some(0), "{advice}\n{said}");
+    let stat = esker(&["stat", &store, "d"]).expect(0).stdout;
+    assert!(!stat.contains("to resume it"), "{stat}");
+}

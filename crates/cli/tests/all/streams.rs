@@ -158,7 +158,7 @@ fn rows_of_a_slow_stream_are_there_meanwhile() {
         let (code, errors) = fed.end();
         assert_eq!(code, Some(130), "{errors}");
         assert!(
-            errors.contains("interrupted after line 8 of standard input: 5 records are stored; continue with line 9"),
+            errors.contains("interrupted behind what begins on line 8 of standard input: 5 records are stored; continue behind the row that begins on line 8, with the row of the names before the rest"),
             "{errors}"
         );
         assert!(errors.contains("5 records loaded, 1 rejected"), "{errors}");

@@ -8,10 +8,10 @@ use esker_model::definition::Expiry;
 use esker_model::record::RecordRef;
 use esker_store::{Dataset, Records};
 
-use super::items::{Item, Versions};
+use super::items::{Versions, newer};
 use super::sorted::{Sorted, Span};
 use super::sums::Sums;
-use super::transfer::put;
+use super::transfer::put_anew;
 
 /// Keys that are mended in one batch.
 const BATCH: usize = 256;
@@ -191,20 +191,38 @@ impl Sides<'_> {
     fn mend(&self, keys: &[(Key, Unequal)]) -> Result<u64> {
         let all: Vec<Key> = keys.iter().map(|(key, _)| key.clone()).collect();
         let items = self.versions.of(self.source, &all)?;
+        let known = if self.versions.0 > 1 {
+            self.versions.of(self.target.records(), &all)?
+        } else {
+            Vec::new()
+        };
         let mut gone = self.target.batch();
-        for ((key, how), item) in keys.iter().zip(&items) {
-            // Of a missing one there is nothing to delete, if the source has lost it since.
-            if item.is_empty() && *how != Unequal::Missing {
-                gone.delete(key)?;
+        let (mut changed, mut cut) = (Vec::new(), Vec::new());
+        for (at, ((key, how), mut item)) in keys.iter().zip(items).enumerate() {
+            if item.is_empty() {
+                // Of a missing one there is nothing to delete, if the source has lost it since.
+                if *how != Unequal::Missing {
+                    gone.delete(key)?;
+                }
+                continue;
+            }
+            // A put adds a version: those that the target has stay below it, unless a deletion
+            // cuts them off.
+            let known = known.get(at).map_or(&[][..], Vec::as_slice);
+            match newer(&item, known, self.versions.0) {
+                Some(newer) => item.truncate(newer),
+                None => cut.push(key.clone()),
+            }
+            if !item.is_empty() {
+                changed.push(item);
             }
         }
         let deleted = gone.len() as u64;
         if deleted > 0 {
             gone.commit()?;
         }
-        let items: Vec<Item> = items.into_iter().filter(|item| !item.is_empty()).collect();
-        put(self.target, &items)?;
-        Ok(deleted + items.len() as u64)
+        put_anew(self.target, &changed, &cut)?;
+        Ok(deleted + changed.len() as u64)
     }
 }
 

@@ -51,6 +51,17 @@ impl Versions {
     }
 }
 
+/// The number of versions of an item that must be put above those that are known, so that the
+/// latest `most` versions are those of the item; `None` if there is no such number.
+pub(super) fn newer(item: &[Record], known: &[Record], most: usize) -> Option<usize> {
+    let is_enough = |new: &usize| {
+        let above = item.get(..*new).unwrap_or_default();
+        let then = above.iter().chain(known).take(most).map(Record::json);
+        then.eq(item.iter().map(Record::json))
+    };
+    (0..=item.len()).find(is_enough)
+}
+
 /// A hash of a record: of its key and the JSON of its versions.
 pub(super) fn digest(item: &[Record]) -> u128 {
     let mut hash = Xxh3Default::new();
@@ -75,6 +86,28 @@ mod tests {
     fn record(key: &str, json: &str) -> Record {
         let key = Key::parse(KeyType::String, key).unwrap();
         Record::from_json(key, 7, json.as_bytes())
+    }
+
+    #[test]
+    fn only_newer_versions_are_put_above_known_ones() {
+        let items = |texts: &[&str]| -> Vec<Record> {
+            texts.iter().map(|text| record("a", text)).collect()
+        };
+        for (item, known, wanted) in [
+            (&["3", "2", "1"][..], &["2", "1"][..], Some(1)),
+            (&["3", "2", "1"], &["2", "1", "0"], Some(1)),
+            (&["3", "2", "1"], &["3", "2", "1"], Some(0)),
+            (&["3", "2", "1"], &["1"], Some(2)),
+            (&["3", "2", "1"], &[], Some(3)),
+            // As many as are kept push all others out.
+            (&["3", "2", "1"], &["9", "8"], Some(3)),
+            (&["3"], &["2"], None),
+            (&["2", "1"], &["1", "0"], None),
+            (&["2", "1"], &["3", "2", "1"], None),
+        ] {
+            let found = newer(&items(item), &items(known), 3);
+            assert_eq!(found, wanted, "{item:?} above {known:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | a copy from its definition to its comparison | `run` |
 //! | the definition at the target | `agree` |
+//! | unique indexes, which are built behind the versions | `deferred` |
 //! | readers by part, writers, progress | `transfer`, `tracker` |
 //! | counts and checksums by range of keys | `sums` |
 //! | the keys that differ, and their mending | `differences`, `sorted` |
@@ -17,6 +18,7 @@
 //! depend on the order, so a store that has no order of keys is read once, too.
 
 mod agree;
+mod deferred;
 mod differences;
 mod items;
 mod observer;

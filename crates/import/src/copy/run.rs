@@ -8,6 +8,7 @@ use esker::{DatasetDef, Error, Request, Result};
 use esker_store::{Dataset, Records, Store};
 
 use super::agree::{agree, agree_on_keys};
+use super::deferred::{self, without_unique};
 use super::differences::{self, Differing, Mending, Sides, stopped};
 use super::items::Versions;
 use super::observer::{CopyObserver, CopyStep};
@@ -119,11 +120,16 @@ impl<'a> StoreCopy<'a> {
         };
         let source = &*source;
         let (def, notes) = self.to.adapted(&source.def());
-        let (target, mut stored) = self.target(name, def, &notes, observer)?;
-        let target = &*target;
         let have_versions = self.from.capabilities().versions && self.to.capabilities().versions;
-        let most = source.def().versions.min(target.def().versions);
+        let most = source.def().versions.min(def.versions);
         let versions = Versions(if have_versions { most as usize } else { 1 });
+        let first = if versions.0 > 1 {
+            without_unique(&def)
+        } else {
+            def.clone()
+        };
+        let begun = self.target(name, &first, &def, &notes, observer)?;
+        let (target, mut stored) = (&*begun.target, begun.stored);
         let mut copied = Copied {
             records: stored.records,
             resumed: stored.records,
@@ -138,6 +144,7 @@ impl<'a> StoreCopy<'a> {
                 target,
                 versions,
                 workers: self.workers,
+                is_resumed: begun.is_resumed,
             };
             let is_done = transfer.run(&mut stored, observer);
             copied.records = stored.records;
@@ -166,6 +173,10 @@ impl<'a> StoreCopy<'a> {
             }
         }
         if copied.end == CopyEnd::Equal && !was_complete {
+            if first != def && !deferred::build(target, &def, observer)? {
+                copied.end = CopyEnd::Stopped;
+                return Ok(copied);
+            }
             stored.is_complete = true;
             stored.write(target)?;
         }
@@ -173,14 +184,16 @@ impl<'a> StoreCopy<'a> {
         Ok(copied)
     }
 
-    /// The dataset at the target, created if it does not exist, and how far it is copied.
+    /// The dataset at the target, created as `first` if it does not exist, and how far it is
+    /// copied.
     fn target(
         &self,
         name: &str,
-        def: DatasetDef,
+        first: &DatasetDef,
+        def: &DatasetDef,
         notes: &[String],
         observer: &mut dyn CopyObserver,
-    ) -> Result<(Box<dyn Dataset>, Stored)> {
+    ) -> Result<Begun> {
         let begun = Stored {
             from: self.address.clone(),
             ..Stored::default()
@@ -191,9 +204,13 @@ impl<'a> StoreCopy<'a> {
                 for note in notes {
                     observer.note(&format!("dataset `{name}`: {note}"));
                 }
-                let target = self.to.create_dataset(name, def)?;
+                let target = self.to.create_dataset(name, first.clone())?;
                 begun.write(&*target)?;
-                return Ok((target, begun));
+                return Ok(Begun {
+                    target,
+                    stored: begun,
+                    is_resumed: false,
+                });
             }
             Err(error) => return Err(error),
         };
@@ -204,15 +221,32 @@ impl<'a> StoreCopy<'a> {
                 stored.from
             ))),
             Some(stored) if stored.is_complete => {
-                agree_on_keys(name, &target.def(), &def)?;
-                Ok((target, stored))
+                agree_on_keys(name, &target.def(), def)?;
+                Ok(Begun {
+                    target,
+                    stored,
+                    is_resumed: true,
+                })
             }
             Some(stored) => {
-                agree(name, &target.def(), &def)?;
-                Ok((target, stored))
+                if first == def {
+                    agree(name, &target.def(), def)?;
+                } else {
+                    // Some of the deferred indexes may be built.
+                    deferred::resume(&*target, observer)?;
+                    agree(name, &without_unique(&target.def()), first)?;
+                }
+                Ok(Begun {
+                    target,
+                    stored,
+                    is_resumed: true,
+                })
             }
             None => {
-                agree(name, &target.def(), &def)?;
+                let is_first = agree(name, &target.def(), first).is_ok();
+                if !is_first {
+                    agree(name, &target.def(), def)?;
+                }
                 let mut one = Request::default();
                 one.limit = Some(1);
                 if target.count(&one)?.0 > 0 {
@@ -221,10 +255,22 @@ impl<'a> StoreCopy<'a> {
                     )));
                 }
                 begun.write(&*target)?;
-                Ok((target, begun))
+                Ok(Begun {
+                    target,
+                    stored: begun,
+                    is_resumed: false,
+                })
             }
         }
     }
+}
+
+/// A dataset at the target.
+struct Begun {
+    target: Box<dyn Dataset>,
+    stored: Stored,
+    /// An earlier run has begun to copy it.
+    is_resumed: bool,
 }
 
 /// The comparison of both sides.

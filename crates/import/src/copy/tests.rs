@@ -253,6 +253,126 @@ fn versions_are_copied_once_each() {
     }
 }
 
+/// Versions of a key, newest first.
+fn texts(dataset: &dyn Dataset, id: u64) -> Vec<Vec<u8>> {
+    let versions = dataset.versions(&key(id), None, 9).unwrap();
+    versions
+        .iter()
+        .map(|version| version.json().to_vec())
+        .collect()
+}
+
+/// Mending put all versions of a key on top of those of the target, so the sides never became
+/// equal.
+#[test]
+fn versions_that_differ_are_mended() {
+    for is_ordered in [true, false] {
+        let room = Room::new();
+        let from = room.folder("a");
+        let to = if is_ordered {
+            room.folder("b")
+        } else {
+            room.unordered("b")
+        };
+        let dataset = from.create_dataset("d", def().versions(3)).unwrap();
+        put(&*dataset, 0..100, "first");
+        put(&*dataset, 50..100, "second");
+        assert_eq!(copied(&*from, &*to).end, CopyEnd::Equal);
+        // One that replaces, one that is added, one that is deleted, one that is new.
+        put(&*dataset, [3, 60].into_iter(), "third");
+        let mut batch = dataset.batch();
+        batch.delete(&key(4)).unwrap();
+        batch.delete(&key(5)).unwrap();
+        batch.commit().unwrap();
+        put(&*dataset, [5, 200].into_iter(), "again");
+        let there = to.dataset("d").unwrap();
+        put(&*there, [7, 70].into_iter(), "other");
+        let mending = StoreCopy::new(&*from, "it", &*to).mend(true);
+        let done = mending.run("d", &mut ()).unwrap();
+        assert_eq!((done.mended, &done.end), (7, &CopyEnd::Equal), "{done:?}");
+        for id in [3, 4, 5, 7, 8, 60, 70, 200] {
+            assert_eq!(texts(&*there, id), texts(&*dataset, id), "{id}");
+        }
+        // Only the new version of it was put.
+        let [first, second, third] = &texts(&*there, 60)[..] else {
+            panic!("{:?}", texts(&*there, 60));
+        };
+        assert!(first != second && second != third && first != third);
+    }
+}
+
+/// A copy that was killed before it noted any progress put its records again.
+#[test]
+fn versions_are_copied_once_after_a_copy_that_noted_nothing() {
+    let room = Room::new();
+    let (from, to) = (room.folder("a"), room.folder("b"));
+    let dataset = filled(&*from, def().versions(3));
+    put(&*dataset, (0..RECORDS).step_by(2), "second");
+    begun(&*from, &*to, 1000);
+    let there = to.dataset("d").unwrap();
+    let mut stored = super::stored::Stored::read(&*there).unwrap().unwrap();
+    stored.parts.clear();
+    stored.records = 0;
+    stored.write(&*there).unwrap();
+    let done = copied(&*from, &*to);
+    assert_eq!((done.mended, &done.end), (0, &CopyEnd::Equal), "{done:?}");
+    for id in [0, 1, 2, 600, 4800] {
+        assert_eq!(texts(&*there, id), texts(&*dataset, id), "{id}");
+    }
+}
+
+/// An older version may have a value that another record has by now: versions were refused.
+#[test]
+fn versions_of_records_that_exchanged_a_unique_value_are_copied() {
+    let room = Room::new();
+    let from = room.folder("a");
+    let definition = DatasetDef::new("id", KeyType::Int)
+        .index("mail", Index::composite().string().unique())
+        .index("a", Index::none().int())
+        .index("b", Index::none().string())
+        .index("a,b", Index::composite().compound().unique())
+        .index("n", Index::lazy().int())
+        .versions(3);
+    let dataset = from.create_dataset("d", definition).unwrap();
+    let write = |records: &[(u64, &str)]| {
+        for (id, mail) in records {
+            let json = format!(r#"{{"id":{id},"mail":"{mail}","a":1,"b":"{mail}","n":{id}}}"#);
+            let mut batch = dataset.batch();
+            batch.put_json(json.as_bytes()).unwrap();
+            batch.commit().unwrap();
+        }
+    };
+    for at in 0..600 {
+        write(&[(at, &format!("{at}@x"))]);
+    }
+    write(&[(1, "one@x"), (2, "1@x"), (500, "2@x")]);
+    write(&[(3, "three@x"), (700, "3@x")]);
+    for stop in [0, 1] {
+        let to = room.folder(&format!("b{stop}"));
+        if stop > 0 {
+            begun(&*from, &*to, stop);
+        }
+        let done = copied(&*from, &*to);
+        assert_eq!((done.mended, &done.end), (0, &CopyEnd::Equal), "{done:?}");
+        let there = to.dataset("d").unwrap();
+        let sorted = |dataset: &dyn Dataset| {
+            let mut indexes = dataset.def().indexes;
+            indexes.sort_by_key(|index| index.path.to_string());
+            indexes
+        };
+        assert_eq!(sorted(&*there), sorted(&*dataset));
+        for id in [0, 1, 2, 3, 500, 700] {
+            assert_eq!(texts(&*there, id), texts(&*dataset, id), "{id}");
+        }
+        let found = there.count(&Request::of(field("mail").eq("1@x"))).unwrap();
+        assert_eq!(found.0, 1);
+        let mut batch = there.batch();
+        batch.put_json(br#"{"id":9,"mail":"1@x"}"#).unwrap();
+        assert!(matches!(batch.commit(), Err(Error::NotUnique(_))));
+        assert_eq!(copied(&*from, &*to).end, CopyEnd::Equal);
+    }
+}
+
 #[test]
 fn a_dataset_of_another_origin_is_refused() {
     let room = Room::new();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use esker::{Durability, Error, Key, Result};
 use esker_store::{Dataset, Records};
 
-use super::items::{Item, Versions};
+use super::items::{Item, Versions, newer};
 use super::observer::{CopyObserver, CopyStep};
 use super::stored::{Done, Stored};
 use super::tracker::Tracker;
@@ -42,13 +42,14 @@ pub(super) struct Transfer<'a> {
     pub(super) target: &'a dyn Dataset,
     pub(super) versions: Versions,
     pub(super) workers: usize,
+    /// An earlier run may have put more records than it has noted.
+    pub(super) is_resumed: bool,
 }
 
 impl Transfer<'_> {
     /// Copies what is not copied; false if the observer stopped it. `stored` is kept at the target
     /// as it grows.
     pub(super) fn run(&self, stored: &mut Stored, observer: &mut dyn CopyObserver) -> Result<bool> {
-        let is_resumed = !stored.parts.is_empty();
         let is_left = |part: &u32| stored.parts.get(part) != Some(&Done::All);
         let left = (0..self.source.parts()).filter(is_left);
         let left: VecDeque<_> = left
@@ -66,7 +67,7 @@ impl Transfer<'_> {
                 let (to_writers, to_main) = (to_writers.clone(), to_main.clone());
                 let (left, is_stopped) = (&left, &is_stopped);
                 threads.spawn(move || {
-                    let read = self.read(left, &to_writers, is_resumed, is_stopped);
+                    let read = self.read(left, &to_writers, is_stopped);
                     if let Err(error) = read {
                         // The receiver outlives the threads.
                         let _ = to_main.send(Err(error));
@@ -103,7 +104,6 @@ impl Transfer<'_> {
         &self,
         left: &Mutex<VecDeque<(u32, Option<Done>)>>,
         to: &SyncSender<Chunk>,
-        is_resumed: bool,
         is_stopped: &AtomicBool,
     ) -> Result<()> {
         loop {
@@ -120,7 +120,7 @@ impl Transfer<'_> {
             };
             let mut records = self.source.part(part, behind)?;
             let mut check = Present {
-                absent: if is_resumed && self.versions.0 > 1 {
+                absent: if self.is_resumed && self.versions.0 > 1 {
                     0
                 } else {
                     usize::MAX
@@ -226,9 +226,18 @@ fn watch(
 }
 
 /// Puts records, older versions first, each in a commit before the next.
-pub(super) fn put(target: &dyn Dataset, items: &[Item]) -> Result<()> {
+fn put(target: &dyn Dataset, items: &[Item]) -> Result<()> {
+    put_anew(target, items, &[])
+}
+
+/// As [`put`], but the target forgets its versions of the keys in `cut`: they are deleted in the
+/// commit of the oldest version, so that a reader finds a record at any time.
+pub(super) fn put_anew(target: &dyn Dataset, items: &[Item], cut: &[Key]) -> Result<()> {
     let mut batch = target.batch();
     batch.durability(Durability::Periodic(Duration::from_secs(1)));
+    for key in cut {
+        batch.delete(key)?;
+    }
     let most = items.iter().map(Vec::len).max().unwrap_or(0);
     for age in 0..most {
         for item in items {
@@ -276,10 +285,9 @@ impl Present {
                 continue;
             }
             self.absent = 0;
-            let (new, old) = item.split_at(item.len().saturating_sub(known.len()));
-            if old.len() == known.len() && old.iter().zip(&known).all(|(a, b)| a.json() == b.json())
-            {
-                item.truncate(new.len());
+            // Other versions than those of the source are mended after the comparison.
+            if let Some(newer) = newer(item, &known, versions.0) {
+                item.truncate(newer);
             }
         }
         Ok(())

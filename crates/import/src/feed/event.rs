@@ -18,6 +18,15 @@ impl Place {
         line: 0,
         part: 0,
     };
+
+    /// Behind all lines of a source.
+    pub(crate) fn end_of(source: usize) -> Place {
+        Place {
+            source,
+            line: u64::MAX,
+            part: u32::MAX,
+        }
+    }
 }
 
 /// An item of a source.

@@ -9,7 +9,7 @@ use memchr::memchr;
 use super::input::Input;
 use super::message::{Message, Shape};
 use super::scan::{Scan, Seen, Wrapper, is_space, wrapper};
-use crate::rejects::TEXT_MAX;
+use crate::text::TEXT_MAX;
 
 /// The number of bytes of an object that are read to decide whether it wraps an array of records.
 const LARGE: usize = 4 << 20;
@@ -22,6 +22,8 @@ pub(super) struct Reading<'a> {
     pub(super) is_plain: bool,
     /// The records are in an array at this path of each value.
     pub(super) records: Option<&'a [String]>,
+    /// An object that is alone may wrap an array of records as its only member.
+    pub(super) unwraps: bool,
 }
 
 /// Sends the content of a JSON source.
@@ -188,6 +190,7 @@ fn skip_line(input: &mut Input<'_>) -> io::Result<()> {
 struct Values<'a, 'b> {
     input: &'a mut Input<'b>,
     max: usize,
+    unwraps: bool,
 }
 
 impl<'a, 'b> Values<'a, 'b> {
@@ -195,6 +198,7 @@ impl<'a, 'b> Values<'a, 'b> {
         Self {
             input,
             max: reading.max,
+            unwraps: reading.unwraps,
         }
     }
 
@@ -311,12 +315,30 @@ impl<'a, 'b> Values<'a, 'b> {
         let Some(found) = wrapper(self.input.rest()).filter(|_| seen != Seen::Broken) else {
             return self.value();
         };
+        // The first of several records is one of them.
+        if matches!(found, Wrapper::Only(_)) && !(self.unwraps && self.is_alone(seen)?) {
+            return self.value();
+        }
         let path = [found.member().to_string()];
         self.input.say(Message::Read(match found {
             Wrapper::Collection => Shape::Collection,
             Wrapper::Only(name) => Shape::Member(name),
         }));
         self.members(&path).map(|_| ())
+    }
+
+    /// True if no value follows the current one, or if that is too large to look behind it.
+    fn is_alone(&mut self, seen: Seen) -> io::Result<bool> {
+        let Seen::Whole(mut at) = seen else {
+            return Ok(true);
+        };
+        loop {
+            match self.input.byte(at)? {
+                None => return Ok(true),
+                Some(byte) if is_space(byte) => at += 1,
+                Some(_) => return Ok(false),
+            }
+        }
     }
 
     /// Scans a value until it ends, or has more than `most` bytes.

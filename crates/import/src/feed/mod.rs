@@ -12,6 +12,9 @@ mod scan;
 mod stream;
 mod table;
 
+#[cfg(test)]
+mod wrapper_tests;
+
 pub use event::{Event, Place, Sample};
 pub use message::LINE_MAX;
 pub(crate) use scan::parts;

@@ -42,6 +42,7 @@ pub(super) fn read_source(
                 max: LINE_MAX,
                 is_plain: source.format == Format::Lines,
                 records: source.records.as_deref(),
+                unwraps: source.unwraps,
             };
             lines::read(&mut input, &reading)
         }

@@ -17,7 +17,7 @@ use super::message::{LINE_MAX, Message};
 #[cfg(test)]
 use super::reading::read_source;
 use super::reading::{QUEUE, read_all};
-use super::scan::parts;
+use super::scan::{Wrapper, parts, wrapper};
 use super::table::{Cells, Columns};
 use crate::source::{Format, Source};
 
@@ -58,6 +58,10 @@ pub struct Feed {
     is_stream: bool,
     /// Every source is CSV.
     is_table: bool,
+    /// An object whose only member is an array of objects is no record of any source.
+    unwraps: bool,
+    /// The last line was a row of a table.
+    is_row: bool,
     names: Vec<String>,
     size: Option<u64>,
     /// The arrival of the first message since the last pause.
@@ -76,6 +80,7 @@ impl Feed {
         let size = sources.iter().map(|source| source.size).sum();
         let is_table = sources.iter().all(|source| source.format == Format::Csv);
         let is_stream = sources.iter().any(|source| source.path.is_none());
+        let unwraps = sources.iter().all(|source| source.unwraps);
         // Not joined: the thread ends with its input, or when it sends after the feed was dropped.
         thread::spawn(move || read_all(&sources, &sender, &counter));
         Self {
@@ -94,6 +99,8 @@ impl Feed {
             json: Vec::new(),
             is_stream,
             is_table,
+            unwraps,
+            is_row: false,
             names,
             size,
             unpaused: None,
@@ -114,6 +121,11 @@ impl Feed {
     /// True if every source is CSV: a column of strings accepts any cell.
     pub fn is_table(&self) -> bool {
         self.is_table
+    }
+
+    /// True if the last line read is a row of a table.
+    pub fn is_row(&self) -> bool {
+        self.is_row
     }
 
     /// The place of the last line read.
@@ -174,7 +186,10 @@ impl Feed {
             let mut look = |text: &[u8]| {
                 seen += text.len();
                 let text = without_mark(text);
-                if is_object(text) {
+                // Without a key, the object is put by its elements.
+                let is_wrapper =
+                    || matches!(wrapper(text.trim_ascii_start()), Some(Wrapper::Only(_)));
+                if is_object(text) && !(self.unwraps && is_wrapper()) {
                     sample.records.push(text.to_vec());
                 } else if let Some(parts) = parts(text) {
                     let parts = parts.into_iter().filter_map(|part| text.get(part));
@@ -237,6 +252,7 @@ impl Feed {
                     let start = self.taken;
                     self.taken += end + 1;
                     self.line += 1;
+                    self.is_row = false;
                     if !self.is_skipped() && !blank(rest.get(..end).unwrap_or_default()) {
                         return Some(self.record(start, start + end));
                     }
@@ -244,6 +260,7 @@ impl Feed {
                 Some(Message::Rows(_, rows)) if self.taken < rows.len() => {
                     self.taken += 1;
                     self.line = rows.get(self.taken - 1).map_or(self.line, |row| row.line);
+                    self.is_row = true;
                     if self.is_skipped() {
                         continue;
                     }
@@ -254,6 +271,7 @@ impl Feed {
                     if let Some(item) = items.get(self.taken - 1) {
                         (self.line, self.part) = (item.line, item.part);
                     }
+                    self.is_row = false;
                     if self.is_skipped() {
                         continue;
                     }
@@ -287,6 +305,7 @@ impl Feed {
                         }
                         Message::Long { line, text, length } => {
                             self.line = line;
+                            self.is_row = false;
                             if self.is_skipped() {
                                 continue;
                             }

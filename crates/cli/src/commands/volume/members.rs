@@ -26,6 +26,13 @@ pub(super) fn member(args: &MemberArgs) -> Result<Outcome, Failure> {
 fn in_all(args: &AskArgs, changes: &[Change]) -> Result<Outcome, Failure> {
     let mut client = client(args)?;
     let status = client.status().map_err(failed)?;
+    // A node that forms no cluster yet, or has none of its groups, knows nothing to change.
+    if status.groups.is_empty() {
+        return Err(Failure::Store(format!(
+            "node {} has no groups, so nothing was changed: ask a member of the cluster",
+            args.node
+        )));
+    }
     let wait = Duration::from_secs(args.wait.max(1));
     for change in changes {
         for group in &status.groups {

@@ -13,6 +13,10 @@ use crate::args::{NodeArgs, TlsArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 
+/// The number of groups, where nothing is said.
+const GROUPS: u16 = 8;
+/// How long requests over NBD wait, in seconds, where nothing is said.
+const WAIT: u64 = 30;
 /// The least memory of a node, in bytes.
 const LEAST_MEMORY: usize = 32 << 20;
 
@@ -25,8 +29,8 @@ struct Config {
     listen: Option<String>,
     peers: BTreeMap<String, String>,
     nbd: Option<String>,
-    groups: Option<u16>,
-    wait: Option<u64>,
+    groups: Option<i64>,
+    wait: Option<i64>,
     budget: Option<String>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -38,6 +42,16 @@ fn read_config(path: &std::path::Path) -> Result<Config, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
     toml::from_str(&text).map_err(|error| Failure::Usage(format!("{shown}: {error}")))
+}
+
+/// A setting of the file, checked as the option of its name.
+fn setting<T>(
+    name: &str,
+    text: Option<impl ToString>,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let value = text.map(|text| parse(&text.to_string())).transpose();
+    value.map_err(|error| Failure::Usage(format!("the setting {name}: {error}")))
 }
 
 fn missing(what: &str) -> Failure {
@@ -130,9 +144,11 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         key: args.tls.key.clone().or(config.key),
         ca: args.tls.ca.clone().or(config.ca),
     };
-    let wait = config.wait.unwrap_or(args.wait);
-    let written = config.budget.as_deref().map(crate::args::size).transpose();
-    let written = written.map_err(|error| Failure::Usage(format!("budget: {error}")))?;
+    let wait = setting("wait", config.wait, crate::args::wait)?;
+    let wait = args.wait.or(wait).unwrap_or(WAIT);
+    let groups = setting("groups", config.groups, crate::args::groups)?;
+    let groups = args.groups.or(groups).unwrap_or(GROUPS);
+    let written = setting("budget", config.budget, crate::args::size)?;
     let memory = args
         .budget
         .or(written)
@@ -145,7 +161,7 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
     let settings = Settings {
         peers,
         cluster_identity: fastrand::u64(1..),
-        groups: config.groups.unwrap_or(args.groups),
+        groups,
         seed: fastrand::u64(..),
         live_percent: args.live_percent.unwrap_or(default.live_percent),
         background_bytes: background.unwrap_or(default.background_bytes),
@@ -161,7 +177,7 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         listen,
         nbd: args.nbd.clone().or(config.nbd),
         security: super::link::security(&tls)?,
-        wait: wait * 1000,
+        wait: wait.saturating_mul(1000),
         settings,
     };
     let node = Node::start(options).map_err(|error| Failure::Store(error.to_string()))?;

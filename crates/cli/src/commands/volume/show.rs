@@ -48,7 +48,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<Outcome, Failure> {
     let status = client(&args.ask)?.status().map_err(failed)?;
     let mut output = Output::new();
     if args.json {
-        output.json(as_json(&status).to_string().as_bytes())?;
+        output.line(as_json(&status))?;
     } else {
         say(&mut output, &status)?;
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use esker_volume::nbd::Client;
 use serde_json::Value;
 
-use super::cluster::{Cluster, PATIENCE, Process, free};
+use super::cluster::{Cluster, PATIENCE, Process, free, until};
 use crate::common::{command, esker};
 
 #[test]
@@ -65,6 +65,9 @@ fn commands_may_be_repeated_and_say_what_is_wrong() {
     assert_eq!(status["node"], 2);
     assert_eq!(status["failed"], Value::Null);
     assert_eq!(status["groups"].as_array().unwrap().len(), 9);
+    let json = ask(2, "status --json").expect(0).stdout;
+    assert!(json.ends_with("}\n"), "{json:?}");
+    fails("list --wait 18446744073709551615", 2, "--wait");
     let text = ask(2, "status").expect(0).stdout;
     assert!(text.starts_with("node 2, disk "), "{text}");
     ask(1, "scrub").expect(0);
@@ -131,6 +134,10 @@ fn a_settings_file_has_what_options_have() {
         ("listen", "# listen", "--listen"),
         ("64M", "16M", "32M"),
         ("64M", "many", "budget"),
+        ("groups = 2", "groups = 0", "groups"),
+        ("groups = 2", "groups = 65", "groups"),
+        ("wait = 5", "wait = 9223372036854775807", "wait"),
+        ("wait = 5", "wait = -1", "wait"),
     ] {
         let text = settings(1).replacen(from, to, 1);
         let mut command = start(1, &text);
@@ -142,6 +149,8 @@ fn a_settings_file_has_what_options_have() {
 
     let started = (1..=3).map(|node| {
         let mut command = start(node, &settings(node));
+        // Options come before settings.
+        command.args(["--groups", "3"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Some(Process::start(&mut command))
     });
@@ -149,7 +158,7 @@ fn a_settings_file_has_what_options_have() {
     cluster.processes = started;
     cluster.create("disk", "1M");
     let status = cluster.status(1);
-    assert_eq!(status["groups"].as_array().unwrap().len(), 3);
+    assert_eq!(status["groups"].as_array().unwrap().len(), 4);
     drop(cluster.connect(1, "disk"));
     assert_eq!(
         Client::list(cluster.nbd[0], Some(PATIENCE)).unwrap(),
@@ -215,4 +224,16 @@ fn what_a_command_did_is_known_at_its_node() {
         let snapshot = format!("{name}@s");
         Client::connect_within(address, &snapshot, Some(PATIENCE)).unwrap();
     }
+}
+
+/// Changes of members were made in all groups of the node, though it had none.
+#[test]
+fn a_node_without_groups_changes_no_members() {
+    let mut cluster = Cluster::idle(&[]);
+    // Without the others it forms no cluster.
+    cluster.start(1);
+    until("the node listens", || cluster.ask(1, &["status"]).code == 0);
+    let run = cluster.ask(1, &["member", "remove", "3", "--wait", "1"]);
+    let run = run.expect(3);
+    assert!(run.stderr.contains("has no groups"), "{}", run.stderr);
 }
