@@ -171,7 +171,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// Extracts the key from the JSON of a record or of a patch.
     ///
     /// # Errors
-    /// [`Error::Record`] if the JSON has no key, or a key of another type.
+    /// [`crate::Error::Record`] if the JSON has no key, or a key of another type.
     pub fn key_of(&self, json: impl AsRef<[u8]>) -> Result<K> {
         let stored = &self.handle.layout().stored;
         let extraction = Extraction::new((stored.key.clone(), stored.key_type), Vec::new());
