@@ -102,9 +102,16 @@ pub struct LatestPer<'s> {
     /// The first and the last time, if records are ordered by time.
     times: Option<(i64, i64)>,
     limit: usize,
-    /// By value, in its ordered encoding: the rank of its newest record, and the record if it
-    /// satisfies the condition.
-    latest: HashMap<Vec<u8>, ((i64, Seq), Option<Arc<Record>>)>,
+    /// By value, in its ordered encoding.
+    latest: HashMap<Vec<u8>, Newest>,
+}
+
+/// The newest record of a value.
+struct Newest {
+    /// Its time, and its write.
+    rank: (i64, Seq),
+    /// The record, if it satisfies the condition.
+    record: Option<Arc<Record>>,
 }
 
 impl LatestPer<'_> {
@@ -173,13 +180,14 @@ impl LatestPer<'_> {
         let mut meets = None;
         for value in self.values.of(OF) {
             let known = self.latest.get(value.bytes);
-            if known.is_none_or(|(known, _)| *known < rank) {
+            if known.is_none_or(|known| known.rank < rank) {
                 let meets = *meets.get_or_insert_with(|| {
                     RecordRef::parse(record.stored())
                         .is_some_and(|record| self.conditions.confirm(&record, self.shape, None))
                 });
-                let kept = meets.then(|| record.clone());
-                self.latest.insert(value.bytes.to_vec(), (rank, kept));
+                let record = meets.then(|| record.clone());
+                let newest = Newest { rank, record };
+                self.latest.insert(value.bytes.to_vec(), newest);
             }
         }
     }
@@ -187,7 +195,7 @@ impl LatestPer<'_> {
     /// The records that satisfy the condition, by primary key: each once, also if it is the newest
     /// of several values.
     pub fn finish(self) -> Vec<Record> {
-        let found = self.latest.into_values().filter_map(|(_, record)| record);
+        let found = self.latest.into_values().filter_map(|newest| newest.record);
         let by_key: BTreeMap<_, _> = found.map(|r| (r.key().as_bytes().to_vec(), r)).collect();
         let records = by_key.into_values().take(self.limit);
         records.map(Arc::unwrap_or_clone).collect()
