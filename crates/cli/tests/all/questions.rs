@@ -239,7 +239,7 @@ pub(crate) fn an_age_is_one_of_time_whatever_the_unit_of_the_field() {
         let (ms, us) = (seconds * 1000, seconds * 1_000_000);
         format!(r#"{{"id":{id},"lon":1,"lat":1,"s":{seconds},"ms":{ms},"us":{us}}}"#)
     };
-    // A minute, an hour and a day before the last one.
+    // 23 hours, an hour and a minute before the last one.
     let records = [
         (1, 3_600),
         (2, 86_400 - 3_600),
@@ -258,7 +258,7 @@ pub(crate) fn an_age_is_one_of_time_whatever_the_unit_of_the_field() {
         ("ms", "86400000"),
         ("ms", "1970-01-02T00:00:00Z"),
         ("us", "86400000000"),
-        ("us", "86400000000.5"),
+        ("us", "86400000000.2"),
     ] {
         for (age, expected) in [
             ("59.5", &[4][..]),
