@@ -489,7 +489,7 @@ impl Import {
             name: self.feed.name(self.done.source).to_string(),
             line: self.done.line,
             part: self.done.part,
-            is_row: self.feed.is_row(),
+            is_row: self.feed.has_rows(self.done.source),
             is_resumable: self.resume.can_continue(),
         }
     }

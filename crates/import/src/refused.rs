@@ -1,7 +1,7 @@
 //! What an import does when a batch is refused because two records would share a value that must be
 //! unique: it commits the batch without the refused record, which is rejected like other bad lines.
-//! After [`FEW`] refusals, and in a strict import, it commits the rest line by line. Each commit has
-//! the note of the progress, so that a killed import continues behind it.
+//! After [`FEW`] refusals, and in a strict import, it commits the rest line by line. Each commit
+//! has the note of the progress, so that a killed import continues behind it.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
 //! The progress of an import, stored as a note in the commit of each batch. An import that was
 //! killed and is run again continues behind the last committed batch, so every line is loaded once.
 //!
-//! The note's name contains the names of the files, and the options by which they are read; its value
-//! has their size, modification time and inode, which show whether the files are still the same.
-//! Standard input and pipes cannot be read
-//! again and have no note. The last batch of an import deletes the note.
+//! The note's name contains the names of the files, and the options by which they are read; its
+//! value has their size, modification time and inode, which show whether the files are still the
+//! same. Standard input and pipes cannot be read again and have no note. The last batch of an
+//! import deletes the note.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

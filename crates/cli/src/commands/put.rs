@@ -264,11 +264,8 @@ impl<'d> Puts<'d> {
             return None;
         };
         let key = refused.key.as_bytes();
-        let kept = self.kept.as_ref()?.iter();
-        kept.enumerate()
-            .filter(|(_, kept)| kept.key == key)
-            .map(|(at, _)| at)
-            .last()
+        let mut kept = self.kept.as_ref()?.iter();
+        kept.rposition(|kept| kept.key == key)
     }
 
     /// Empties the batch; returns its records.

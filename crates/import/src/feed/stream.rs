@@ -60,8 +60,8 @@ pub struct Feed {
     is_table: bool,
     /// An object whose only member is an array of objects is no record of any source.
     unwraps: bool,
-    /// The last line was a row of a table.
-    is_row: bool,
+    /// For each source, whether it is CSV.
+    rows: Vec<bool>,
     names: Vec<String>,
     size: Option<u64>,
     /// The arrival of the first message since the last pause.
@@ -78,7 +78,9 @@ impl Feed {
         let counter = Arc::clone(&read);
         let names = sources.iter().map(Source::name).collect();
         let size = sources.iter().map(|source| source.size).sum();
-        let is_table = sources.iter().all(|source| source.format == Format::Csv);
+        let rows = sources.iter().map(|source| source.format == Format::Csv);
+        let rows: Vec<bool> = rows.collect();
+        let is_table = rows.iter().all(|has| *has);
         let is_stream = sources.iter().any(|source| source.path.is_none());
         let unwraps = sources.iter().all(|source| source.unwraps);
         // Not joined: the thread ends with its input, or when it sends after the feed was dropped.
@@ -100,7 +102,7 @@ impl Feed {
             is_stream,
             is_table,
             unwraps,
-            is_row: false,
+            rows,
             names,
             size,
             unpaused: None,
@@ -123,9 +125,9 @@ impl Feed {
         self.is_table
     }
 
-    /// True if the last line read is a row of a table.
-    pub fn is_row(&self) -> bool {
-        self.is_row
+    /// True if the lines of a source are rows of a table, which may span several lines.
+    pub fn has_rows(&self, source: usize) -> bool {
+        self.rows.get(source).is_some_and(|has| *has)
     }
 
     /// The place of the last line read.
@@ -252,7 +254,6 @@ impl Feed {
                     let start = self.taken;
                     self.taken += end + 1;
                     self.line += 1;
-                    self.is_row = false;
                     if !self.is_skipped() && !blank(rest.get(..end).unwrap_or_default()) {
                         return Some(self.record(start, start + end));
                     }
@@ -260,7 +261,6 @@ impl Feed {
                 Some(Message::Rows(_, rows)) if self.taken < rows.len() => {
                     self.taken += 1;
                     self.line = rows.get(self.taken - 1).map_or(self.line, |row| row.line);
-                    self.is_row = true;
                     if self.is_skipped() {
                         continue;
                     }
@@ -271,7 +271,6 @@ impl Feed {
                     if let Some(item) = items.get(self.taken - 1) {
                         (self.line, self.part) = (item.line, item.part);
                     }
-                    self.is_row = false;
                     if self.is_skipped() {
                         continue;
                     }
@@ -305,7 +304,6 @@ impl Feed {
                         }
                         Message::Long { line, text, length } => {
                             self.line = line;
-                            self.is_row = false;
                             if self.is_skipped() {
                                 continue;
                             }
