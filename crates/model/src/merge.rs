@@ -165,10 +165,10 @@ mod tests {
         assert_eq!(merged(r#"{"a":1}"#, r#"{"a":4,"a":null}"#), "{}");
     }
 
-    /// Each name with each would take hours.
+    /// Each name with each would take minutes.
     #[test]
     fn many_members_are_merged_with_many() {
-        const MANY: usize = 1 << 19;
+        const MANY: usize = 1 << 17;
         let object = |from: usize, value: &str| {
             let members = (from..from + MANY).map(|n| format!("\"member-{n}\":{value}"));
             format!("{{{}}}", members.collect::<Vec<_>>().join(","))

@@ -66,6 +66,8 @@ struct Run {
     clustered: Option<String>,
     declared: Vec<String>,
     held: Vec<(DatasetSnapshot<u64>, Rows)>,
+    /// The times of some records are numbers beyond all times.
+    has_far: bool,
 }
 
 fn coordinate(rng: &mut Rng, space: Space) -> (f64, f64) {
@@ -105,6 +107,7 @@ impl Run {
             clustered: None,
             declared: Vec::new(),
             held: Vec::new(),
+            has_far: false,
             rng,
         };
         run.open();
@@ -120,7 +123,12 @@ impl Run {
         }
         if timed {
             let ty = [Type::Int, Type::Time, Type::Float][run.rng.usize(0..3)];
-            def = def.index("time", Index::none().of_type(ty));
+            let mut time = Index::none().of_type(ty);
+            if ty != Type::Time && run.rng.bool() {
+                time = time.lenient();
+                run.has_far = true;
+            }
+            def = def.index("time", time);
             let layout = Layout::ALL[run.rng.usize(0..4)];
             def = def.index(run.at_time().as_str(), run.timed_index(layout));
         }
@@ -228,7 +236,10 @@ impl Run {
                 point: (self.rng.usize(0..12) > 0).then(|| coordinate(&mut self.rng, self.space)),
                 n: self.rng.u64(0..5),
                 who: format!("w{}", self.rng.u64(0..20)),
-                time: self.rng.i64(0..40),
+                time: match self.rng.usize(0..10) {
+                    0 if self.has_far => 10_000_000_000_000_000,
+                    _ => self.rng.i64(0..40),
+                },
             };
             let json = self.json(&row);
             batch.put(&json).unwrap();
