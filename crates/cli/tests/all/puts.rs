@@ -68,7 +68,7 @@ fn a_value_that_is_not_unique_is_one_bad_line() {
         esker(&["count", &store, "d"]).expect(0).stdout.trim(),
         "530"
     );
-    // Patches are applied anew to what is there.
+    // Patches are applied anew to the stored records.
     let lines = "{\"id\":1,\"n\":1}\n{\"id\":2,\"v\":9}\n{\"id\":1,\"m\":2}\n{\"id\":3,\"n\":3}\n";
     let run = put(&store, lines, &["--merge"]).expect(2);
     assert!(run.stderr.contains("line 2: "), "{}", run.stderr);

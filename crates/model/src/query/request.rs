@@ -147,7 +147,7 @@ impl Request {
             .filter(|(setting, is_set)| *is_set && !applied.contains(setting));
         match ignored.next() {
             Some((setting, _)) => Err(Error::bad_input(format!(
-                "`{method}` has no use for the setting `{setting}` of a query: run it without"
+                "`{method}` does not use the setting `{setting}` of a query; leave it out"
             ))),
             None => Ok(()),
         }

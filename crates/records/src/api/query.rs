@@ -174,7 +174,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
         self
     }
 
-    /// Skips this many records, the first in the order.
+    /// Skips this many records, the first in the order. Not after a page ([`Query::after`]): the
+    /// first page has skipped them.
     pub fn offset(mut self, offset: usize) -> Query<K, V> {
         self.inner.request.offset = offset;
         self

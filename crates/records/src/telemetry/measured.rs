@@ -152,8 +152,8 @@ pub(crate) struct StoredMaintenance {
     pub(crate) last_repair: Option<LastRepair>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<StrategyChoice>,
-    /// The last error of maintenance. Earlier versions stored that of [`StoredMaintenance::obsolete_save_error`]
-    /// here if there was no other.
+    /// The last error of maintenance. Earlier versions stored that of
+    /// [`StoredMaintenance::obsolete_save_error`] here if there was no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// See [`MaintenanceState::obsolete_save_error`].
