@@ -32,7 +32,7 @@ pub struct Session {
 impl Session {
     /// A session over a store, in which joins, sorts and groups may use so many bytes of memory;
     /// what does not fit goes to temporary files. What the store itself uses is its own budget.
-    /// Of a store that was opened with publish/subscribe ([`esker_pubsub::PubSub::with`]) the topics
+    /// Of a store that was opened with publish/subscribe ([`esker_pubsub::PubSub::register`]) the topics
     /// are tables, too.
     ///
     /// # Errors

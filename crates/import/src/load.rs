@@ -232,6 +232,9 @@ impl Import {
         let mut note = |note: &Note| observer.note(note);
         self.replaced.begin(dataset)?;
         self.pending = Pending::of(dataset);
+        if self.restart {
+            self.resume.forget_others(dataset)?;
+        }
         let interrupted = self.resume.interrupted(dataset, &mut note)?;
         let Some(Interrupted {
             place,

@@ -30,6 +30,11 @@ pub(crate) struct Resume {
     inputs: Json,
     /// The dataset has a note of this name, of this import or an earlier one.
     is_noted: bool,
+    /// The beginning of the names of all notes of these files.
+    of_files: String,
+    /// Other notes of these files that are deleted with this import's: that of an earlier version,
+    /// and, if the import begins anew, those of imports with other options.
+    others: Vec<String>,
 }
 
 /// The progress of an interrupted import.
@@ -65,10 +70,13 @@ impl Resume {
                 name: None,
                 inputs: Json::Null,
                 is_noted: false,
+                of_files: String::new(),
+                others: Vec::new(),
             };
         };
         let paths: Vec<&Json> = inputs.iter().map(|input| &input["path"]).collect();
-        let mut name = format!("{PREFIX}{}", json!(paths));
+        let of_files = format!("{PREFIX}{}", json!(paths));
+        let mut name = of_files.clone();
         // The same files, read in another way, have other records: each import has its own note.
         let read_as: Vec<Option<Json>> = inputs.iter().map(read_as).collect();
         if read_as.iter().any(Option::is_some) {
@@ -79,7 +87,23 @@ impl Resume {
             name: (name.len() <= esker::WriteBatch::<esker::Key>::MAX_NOTE_NAME).then_some(name),
             inputs: Json::Array(inputs),
             is_noted: false,
+            of_files,
+            others: Vec::new(),
         }
+    }
+
+    /// Also deletes, at the end, the notes of interrupted imports of these files with other
+    /// options.
+    pub(crate) fn forget_others(&mut self, dataset: &dyn Dataset) -> Result<()> {
+        let is_of_files = |name: &String| {
+            let rest = name.strip_prefix(&self.of_files);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        let notes = dataset.notes()?.into_keys().filter(is_of_files);
+        self.others = notes
+            .filter(|name| Some(name) != self.name.as_ref())
+            .collect();
+        Ok(())
     }
 
     /// The progress of an interrupted import of the same files; `None` if there is none, or the
@@ -92,11 +116,22 @@ impl Resume {
         let Some(name) = &self.name else {
             return Ok(None);
         };
-        let Some(noted) = dataset.notes()?.remove(name) else {
-            return Ok(None);
+        let mut notes = dataset.notes()?;
+        let read = |noted: Vec<u8>| serde_json::from_slice(&noted).unwrap_or_default();
+        let noted: Json = match notes.remove(name) {
+            Some(noted) => {
+                self.is_noted = true;
+                read(noted)
+            }
+            // An earlier version gave all notes of the same files this name.
+            None => match notes.remove(&self.of_files).map(read) {
+                Some(noted) if noted["inputs"] == self.inputs => {
+                    self.others.push(self.of_files.clone());
+                    noted
+                }
+                _ => return Ok(None),
+            },
         };
-        self.is_noted = true;
-        let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
         if noted["inputs"] != self.inputs {
             note(&Note::Changed);
             return Ok(None);
@@ -139,10 +174,9 @@ impl Resume {
 
     /// Deletes the note with the last batch.
     pub(crate) fn forget(&self, batch: &mut dyn Batch) -> Result<()> {
-        match &self.name {
-            Some(name) if self.is_noted => keep(batch.note(name, None)),
-            _ => Ok(()),
-        }
+        let own = self.name.iter().filter(|_| self.is_noted);
+        own.chain(&self.others)
+            .try_for_each(|name| keep(batch.note(name, None)))
     }
 }
 

@@ -130,6 +130,9 @@ impl<'a> StoreCopy<'a> {
         };
         let begun = self.target(name, &first, &def, &notes, observer)?;
         let (target, mut stored) = (&*begun.target, begun.stored);
+        // A target that was there may keep fewer.
+        let kept = usize::try_from(target.def().versions).unwrap_or(usize::MAX);
+        let versions = Versions(versions.0.min(kept.max(1)));
         let mut copied = Copied {
             records: stored.records,
             resumed: stored.records,
@@ -179,6 +182,11 @@ impl<'a> StoreCopy<'a> {
             }
             stored.is_complete = true;
             stored.write(target)?;
+        }
+        if first != def && !stored.is_complete {
+            observer.note(
+                "the target's unique indexes are built when both sides are equal: run the copy again",
+            );
         }
         target.sync()?;
         Ok(copied)

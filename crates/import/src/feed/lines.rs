@@ -24,6 +24,8 @@ pub(super) struct Reading<'a> {
     pub(super) records: Option<&'a [String]>,
     /// An object that is alone may wrap an array of records as its only member.
     pub(super) unwraps: bool,
+    /// The source gives its values over time: none waits for what follows it.
+    pub(super) is_stream: bool,
 }
 
 /// Sends the content of a JSON source.
@@ -191,6 +193,7 @@ struct Values<'a, 'b> {
     input: &'a mut Input<'b>,
     max: usize,
     unwraps: bool,
+    is_stream: bool,
 }
 
 impl<'a, 'b> Values<'a, 'b> {
@@ -199,6 +202,7 @@ impl<'a, 'b> Values<'a, 'b> {
             input,
             max: reading.max,
             unwraps: reading.unwraps,
+            is_stream: reading.is_stream,
         }
     }
 
@@ -315,9 +319,15 @@ impl<'a, 'b> Values<'a, 'b> {
         let Some(found) = wrapper(self.input.rest()).filter(|_| seen != Seen::Broken) else {
             return self.value();
         };
-        // The first of several records is one of them.
-        if matches!(found, Wrapper::Only(_)) && !(self.unwraps && self.is_alone(seen)?) {
-            return self.value();
+        if let Wrapper::Only(name) = &found {
+            // The first of several records is one of them.
+            let is_alone = self.is_stream || self.is_alone(seen)?;
+            if is_alone && !self.unwraps && !self.is_stream {
+                self.input.say(Message::Read(Shape::Whole(name.clone())));
+            }
+            if !(is_alone && self.unwraps) {
+                return self.value();
+            }
         }
         let path = [found.member().to_string()];
         self.input.say(Message::Read(match found {

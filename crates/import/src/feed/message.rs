@@ -43,6 +43,8 @@ pub(crate) enum Shape {
     Arrays(u64),
     Collection,
     Member(String),
+    /// The object is one record, though its only member is an array of objects.
+    Whole(String),
     /// The names of members beside the records.
     LeftOut(Vec<String>),
     /// The separator of a CSV file.
@@ -67,6 +69,10 @@ impl fmt::Display for Shape {
             Self::Member(name) => write!(
                 f,
                 "the file is an object with one array: the elements of `{name}` are the records"
+            ),
+            Self::Whole(name) => write!(
+                f,
+                "the file is one object, which is the record: `--records {name}` loads the elements of its array"
             ),
             Self::LeftOut(names) => {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();

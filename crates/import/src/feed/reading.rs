@@ -43,6 +43,7 @@ pub(super) fn read_source(
                 is_plain: source.format == Format::Lines,
                 records: source.records.as_deref(),
                 unwraps: source.unwraps,
+                is_stream: source.size.is_none(),
             };
             lines::read(&mut input, &reading)
         }

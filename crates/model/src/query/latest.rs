@@ -65,18 +65,17 @@ impl Latest {
     }
 
     /// The first and the last time, in microseconds; `None` for one that is not bounded.
-    fn bounds(&self, path: &Path, ty: Type) -> Result<(Option<i64>, Option<i64>)> {
-        let read = |text: &String| match Value::parse(ty, text) {
-            Ok(Value::Time(micros)) => Ok(micros),
-            Ok(other) => Err(Error::bad_input(format!("{path}: {other} is not a time"))),
-            Err(why) => Err(Error::bad_input(format!("{path}: {why}"))),
+    fn bounds(&self, path: &Path, clock: Clock) -> Result<(Option<i128>, Option<i128>)> {
+        let read = |text: &String| {
+            let time = clock.parse(text);
+            time.map_err(|why| Error::bad_input(format!("{path}: {why}")))
         };
         let from = self.from.as_ref().map(read).transpose()?;
         let until = self.until.as_ref().map(read).transpose()?;
         let oldest = match (self.max_age, until) {
             (None, _) => None,
             (Some(age), Some(until)) => {
-                let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+                let age = i128::try_from(age.as_micros()).unwrap_or(i128::MAX);
                 Some(until.saturating_sub(age))
             }
             (Some(_), None) => {
@@ -89,6 +88,46 @@ impl Latest {
     }
 }
 
+/// How the values of a field are read as times, in microseconds.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// The declared type of times; without one, numbers are seconds, also beyond the times that a
+    /// declared type can have.
+    declared: Option<Type>,
+}
+
+impl Clock {
+    fn ty(self) -> Type {
+        self.declared.unwrap_or(Type::Time)
+    }
+
+    /// Reads a time that is given as text.
+    fn parse(self, text: &str) -> std::result::Result<i128, String> {
+        match Value::parse(self.ty(), text) {
+            Ok(Value::Time(micros)) => Ok(i128::from(micros)),
+            Ok(other) => Err(format!("{other} is not a time")),
+            Err(why) => match text.parse::<i128>() {
+                Ok(seconds) if self.declared.is_none() => Ok(seconds.saturating_mul(MICROS)),
+                _ => Err(why.to_string()),
+            },
+        }
+    }
+
+    /// Reads a value in its ordered encoding; `None` for values that are not times.
+    fn read(self, value: &[u8]) -> Option<i128> {
+        match decode(value)?.0? {
+            Scalar::Time(micros) => Some(i128::from(micros)),
+            Scalar::Number(seconds) if self.declared.is_none() => seconds.scaled(PLACES),
+            Scalar::Text(text) if self.declared.is_none() => self.parse(&text).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Microseconds in a second, and their decimal places.
+const MICROS: i128 = 1_000_000;
+const PLACES: u32 = 6;
+
 /// The fields that are read of a record.
 const OF: u32 = 0;
 const TIME: u32 = 1;
@@ -99,18 +138,26 @@ pub struct LatestPer<'s> {
     conditions: Compiled,
     reader: FieldReader,
     values: FieldValues,
-    /// The first and the last time, if records are ordered by time.
-    times: Option<(i64, i64)>,
+    /// How times are read, the first and the last, if records are ordered by time.
+    times: Option<Times>,
     offset: usize,
     limit: Option<usize>,
     /// By value, in its ordered encoding.
     latest: HashMap<Vec<u8>, Newest>,
 }
 
+/// The times of the records that are considered, in microseconds.
+#[derive(Clone, Copy)]
+struct Times {
+    clock: Clock,
+    from: i128,
+    until: i128,
+}
+
 /// The newest record of a value.
 struct Newest {
     /// Its time and sequence number.
-    rank: (i64, Seq),
+    rank: (i128, Seq),
     /// `None` if it does not satisfy the condition.
     record: Option<Arc<Record>>,
 }
@@ -134,7 +181,7 @@ impl LatestPer<'_> {
             latest.from.is_some() || latest.until.is_some() || latest.max_age.is_some();
         if is_bounded && latest.time.is_none() {
             return Err(Error::bad_input(
-                "`Latest::from` and `Latest::until` bound a time: name its path, by \
+                "`Latest::from`, `until` and `max_age` bound a time: name its path, by \
                  `Latest::by_time`",
             ));
         }
@@ -143,20 +190,18 @@ impl LatestPer<'_> {
         let mut fields = vec![(path.clone(), shape.ordered_type(path)?)];
         let mut times = None;
         if let Some(time) = &latest.time {
-            let declared = shape.ordered_type(time)?.filter(|ty| ty.is_time());
-            let ty = declared.unwrap_or(Type::Time);
-            fields.push((time.clone(), Some(ty)));
-            let (from, until) = latest.bounds(time, ty)?;
-            times = Some((from.unwrap_or(i64::MIN), until.unwrap_or(i64::MAX)));
-            // A condition compares times only if the field is declared as one.
-            if declared.is_some() {
-                if let Some(until) = until {
-                    request.filter(field(time).le(Value::Time(until)));
-                }
-                if let Some(from) = from {
-                    request.filter(field(time).ge(Value::Time(from)));
-                }
-            }
+            let declared = shape.ordered_type(time)?;
+            let clock = Clock {
+                declared: declared.filter(|ty| ty.is_time()),
+            };
+            fields.push((time.clone(), Some(clock.ty())));
+            let (from, until) = latest.bounds(time, clock)?;
+            narrow(&mut request, shape, time, from, until);
+            times = Some(Times {
+                clock,
+                from: from.unwrap_or(i128::MIN),
+                until: until.unwrap_or(i128::MAX),
+            });
         }
         let per = LatestPer {
             shape,
@@ -175,12 +220,10 @@ impl LatestPer<'_> {
     pub fn add(&mut self, record: Record) {
         self.reader.read(record.json(), &mut self.values);
         let time = match self.times {
-            None => Some(i64::MIN),
-            Some((from, until)) => {
-                let times = self
-                    .values
-                    .of(TIME)
-                    .filter_map(|value| time_of(value.bytes));
+            None => Some(i128::MIN),
+            Some(Times { clock, from, until }) => {
+                let values = self.values.of(TIME);
+                let times = values.filter_map(|value| clock.read(value.bytes));
                 times.filter(|time| (from..=until).contains(time)).max()
             }
         };
@@ -215,10 +258,29 @@ impl LatestPer<'_> {
     }
 }
 
-/// A time in its ordered encoding, in microseconds; `None` for values that are not times.
-fn time_of(value: &[u8]) -> Option<i64> {
-    match decode(value)?.0? {
-        Scalar::Time(micros) => Some(micros),
+/// Adds conditions on the bounds of the time, in microseconds, where an index can serve them: in a
+/// declared time as they are, in declared numbers in whole seconds.
+fn narrow(
+    request: &mut Request,
+    shape: &Shape,
+    time: &Path,
+    from: Option<i128>,
+    until: Option<i128>,
+) {
+    let Some(attribute) = shape.declared(time) else {
+        return;
+    };
+    let value = |micros: i128, rounded: i128| match attribute.ty {
+        ty if ty.is_time() => i64::try_from(micros).ok().map(Value::Time),
+        // A lenient field may have times as text.
+        Type::Int | Type::Float if !attribute.lenient => Some(Value::Int(rounded)),
         _ => None,
+    };
+    let floor = |micros: i128| micros.div_euclid(MICROS);
+    if let Some(until) = until.and_then(|v| value(v, floor(v).saturating_add(1))) {
+        request.filter(field(time).le(until));
+    }
+    if let Some(from) = from.and_then(|v| value(v, floor(v))) {
+        request.filter(field(time).ge(from));
     }
 }

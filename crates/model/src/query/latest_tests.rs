@@ -4,7 +4,7 @@ use super::{Latest, LatestPer, Request, Shape};
 use crate::definition::{DatasetDef, Index, StoredDef};
 use crate::key::Key;
 use crate::record::Record;
-use crate::schema::{KeyType, Path};
+use crate::schema::{KeyType, Path, Type};
 
 fn shape(indexes: impl FnOnce(DatasetDef) -> DatasetDef) -> Shape {
     let def = indexes(DatasetDef::new("id", KeyType::Int));
@@ -105,6 +105,7 @@ fn bounds_of_a_time_that_is_not_declared_compare_times() {
         r#"{"of":4,"at":"no time"}"#,
         r#"{"of":5,"at":9223372036854775807}"#,
         r#"{"of":6}"#,
+        r#"{"of":7,"at":"1714557601"}"#,
     ];
     let ask = |shape: &Shape, from: &str, until: &str| {
         let bounds = Latest::by_time(path("at")).from(from).until(until);
@@ -113,21 +114,54 @@ fn bounds_of_a_time_that_is_not_declared_compare_times() {
     let undeclared = shape(|def| def);
     let lenient = shape(|def| def.index("at", Index::none().time().lenient()));
     let text = shape(|def| def.index("at", Index::none().string().lenient()));
-    for shape in [undeclared, lenient, text] {
+    for (shape, is_declared) in [(undeclared, false), (lenient, true), (text, false)] {
         assert_eq!(ask(&shape, "1970-01-01", "2024-05-01T09:00:00Z"), ["1"]);
         assert_eq!(ask(&shape, "1970-01-01", "1714555800"), ["1", "2"]);
-        assert_eq!(
-            ask(&shape, "2024-05-01T08:30:00Z", "2025-01-01"),
-            ["2", "3"]
-        );
+        // Seconds as text are times where none are declared, and so are numbers beyond all times.
+        let later = ask(&shape, "2024-05-01T08:30:00Z", "2025-01-01");
+        assert_eq!(later, ["2", "3", "7"][..if is_declared { 2 } else { 3 }]);
         let all = latest(
             &shape,
             &Request::default(),
             &Latest::by_time(path("at")),
             &records,
         );
-        assert_eq!(all, ["1", "2", "3"]);
+        let right = ["1", "2", "3", "5", "7"];
+        assert_eq!(all, right[..if is_declared { 3 } else { 5 }]);
     }
+}
+
+#[test]
+fn numbers_that_are_no_declared_times_are_ranked_and_bounded_whatever_their_unit() {
+    let records = [
+        r#"{"of":1,"at":1764270000000002}"#,
+        r#"{"of":1,"at":1764270000000001}"#,
+        r#"{"of":2,"at":1764270000000003}"#,
+        r#"{"of":2,"at":5}"#,
+    ];
+    for shape in [
+        shape(|def| def),
+        shape(|def| def.index("at", Index::composite().of_type(Type::Int))),
+        shape(|def| def.index("at", Index::composite().of_type(Type::Float).lenient())),
+    ] {
+        let by_time = || Latest::by_time(path("at"));
+        let ask = |bounds: &Latest| latest(&shape, &Request::default(), bounds, &records);
+        assert_eq!(ask(&by_time()), ["1", "3"]);
+        assert_eq!(ask(&by_time().until("1764270000000002")), ["1", "4"]);
+        assert_eq!(ask(&by_time().until("1764270000000001")), ["2", "4"]);
+        let recent = by_time().until("1764270000000003");
+        let recent = recent.max_age(std::time::Duration::from_secs(1));
+        assert_eq!(ask(&recent), ["1", "3"]);
+    }
+    // An index of numbers serves the bounds.
+    let numbers = shape(|def| def.index("at", Index::composite().of_type(Type::Int)));
+    let bounds = Latest::by_time(path("at")).from("7").until("9");
+    let (_, considered) =
+        LatestPer::new(&numbers, Request::default(), &path("of"), &bounds).unwrap();
+    assert_eq!(
+        considered.condition.unwrap().to_string(),
+        "at <= int(10) and at >= int(7)"
+    );
 }
 
 #[test]

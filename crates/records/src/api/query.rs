@@ -252,7 +252,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// first such record, whatever the order of the query.
     ///
     /// # Errors
-    /// As [`Query::run`].
+    /// As [`Query::run`], but for the order, which only a page depends on.
     pub fn exists(mut self) -> Result<bool> {
         // Only a page depends on the order.
         if self.inner.request.after.is_none() {
