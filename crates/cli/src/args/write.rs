@@ -103,8 +103,8 @@ pub(crate) struct LoadArgs {
     /// Exit with 0 even if lines were rejected, as long as others were loaded
     #[arg(long)]
     pub(crate) allow_rejects: bool,
-    /// Load all files from their beginning, even if an interrupted load of them could resume; ends interrupted loads of them
-    /// with other options
+    /// Load all files from their beginning, even if an interrupted load of them could resume; ends
+    /// interrupted loads of them with other options
     #[arg(long)]
     pub(crate) restart: bool,
     /// Draw the levels of each spatial index into this folder after each compaction: the tables

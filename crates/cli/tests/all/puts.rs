@@ -91,7 +91,8 @@ fn a_record_with_one_member_is_a_record_where_keys_are_generated() {
     std::fs::write(&file, record).unwrap();
     let file = file.display().to_string();
     esker(&["load", &store, "d", &file]).expect(0);
-    esker(&["load", &store, "e", &file, "--key", "auto"]).expect(0);
+    let load = esker(&["load", &store, "e", &file, "--key", "auto"]).expect(0);
+    assert!(load.stderr.contains("--records Records"), "{}", load.stderr);
     for (dataset, count) in [("d", 2), ("e", 1)] {
         let rows = esker(&["find", &store, dataset]).expect(0).rows();
         assert_eq!(rows.len(), count);

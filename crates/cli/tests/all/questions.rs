@@ -288,7 +288,6 @@ pub(crate) fn an_age_is_one_of_time_whatever_the_unit_of_the_field() {
     }
     for (as_of, age, why) in [
         ("yesterday", "1h", "s: "),
-        ("9223372036854775807", "1h", "s: "),
         ("1", "-1", "age"),
         ("1", "nan", "age"),
     ] {

@@ -100,9 +100,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// grows with the number of values.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid or one of points, `latest`
-    /// has an invalid bound, or bounds but no path of the time, or the query has an order, a page
-    /// token or selected fields; also any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid or one of points,
+    /// `latest` has an invalid bound, or bounds but no path of the time, or the query has an order,
+    /// a page token or selected fields; also any read error.
     pub fn latest_per(
         self,
         path: impl IntoPath,
