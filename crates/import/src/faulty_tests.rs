@@ -431,8 +431,12 @@ fn the_note_of_an_earlier_version_is_continued_and_deleted() {
     batch.note(&name, None).unwrap();
     batch.note(files, Some(&noted)).unwrap();
     batch.commit().unwrap();
+    // Interrupted once more, it has two notes.
+    let faulty = Faulty(&*room.dataset, Faults::of(NONE, 1));
+    let failed = Import::new(sources.clone()).run(&faulty, &mut ());
+    assert!(matches!(failed.end, End::Failed(_)), "{:?}", failed.end);
     let report = Import::new(sources).run(&*room.dataset, &mut ());
-    assert_eq!((report.resumed, report.records), (1000, 3000));
+    assert_eq!((report.resumed, report.records), (2000, 3000));
     assert!(room.dataset.notes().unwrap().is_empty());
 }
 

@@ -118,19 +118,16 @@ impl Resume {
         };
         let mut notes = dataset.notes()?;
         let read = |noted: Vec<u8>| serde_json::from_slice(&noted).unwrap_or_default();
-        let noted: Json = match notes.remove(name) {
-            Some(noted) => {
-                self.is_noted = true;
-                read(noted)
-            }
-            // An earlier version gave all notes of the same files this name.
-            None => match notes.remove(&self.of_files).map(read) {
-                Some(noted) if noted["inputs"] == self.inputs => {
-                    self.others.push(self.of_files.clone());
-                    noted
-                }
-                _ => return Ok(None),
-            },
+        let own = notes.remove(name);
+        self.is_noted = own.is_some();
+        // An earlier version gave all notes of the same files the same name.
+        let earlier = notes.remove(&self.of_files).map(read);
+        let earlier = earlier.filter(|noted: &Json| noted["inputs"] == self.inputs);
+        if earlier.is_some() {
+            self.others.push(self.of_files.clone());
+        }
+        let Some(noted) = own.map(read).or(earlier) else {
+            return Ok(None);
         };
         if noted["inputs"] != self.inputs {
             note(&Note::Changed);
