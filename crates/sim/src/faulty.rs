@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
@@ -48,6 +48,8 @@ struct Faults {
     reads: AtomicU64,
     fail_read_at: AtomicU64,
     fail_reads_from: AtomicU64,
+    /// The number of the error that reading calls fail with.
+    read_error: AtomicI32,
     together: AtomicU64,
     fail_together: Mutex<Option<TogetherFault>>,
     fail_sync: AtomicBool,
@@ -81,8 +83,10 @@ impl Drop for Space {
     }
 }
 
+const EIO: i32 = 5;
+
 fn eio() -> io::Error {
-    io::Error::from_raw_os_error(5)
+    io::Error::from_raw_os_error(EIO)
 }
 
 impl Faults {
@@ -97,7 +101,8 @@ impl Faults {
     fn read(&self) -> io::Result<()> {
         let n = self.reads.fetch_add(1, SeqCst) + 1;
         if n == self.fail_read_at.load(SeqCst) || n >= self.fail_reads_from.load(SeqCst) {
-            Err(eio())
+            let error = self.read_error.load(SeqCst);
+            Err(io::Error::from_raw_os_error(error))
         } else {
             Ok(())
         }
@@ -146,6 +151,7 @@ impl Faulty {
             reads: AtomicU64::new(0),
             fail_read_at: never(),
             fail_reads_from: never(),
+            read_error: AtomicI32::new(EIO),
             together: AtomicU64::new(0),
             fail_together: Mutex::new(None),
             fail_sync: AtomicBool::new(false),
@@ -206,6 +212,11 @@ impl Faulty {
             .store(self.reads().saturating_add(n), SeqCst);
     }
 
+    /// Reading calls that fail do so with this error of the system from now on, not with `EIO`.
+    pub fn fail_reads_with(&self, error: i32) {
+        self.faults.read_error.store(error, SeqCst);
+    }
+
     /// The number of batched reads that ended, successful or not.
     pub fn reads_together(&self) -> u64 {
         self.faults.together.load(SeqCst)
@@ -249,6 +260,7 @@ impl Faulty {
         ] {
             fault.store(u64::MAX, SeqCst);
         }
+        self.faults.read_error.store(EIO, SeqCst);
         self.faults.capacity.store(u64::MAX, SeqCst);
         *self.faults.fail_together.lock() = None;
         self.faults.fail_sync.store(false, SeqCst);

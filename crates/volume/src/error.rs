@@ -164,8 +164,17 @@ impl Error {
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Error::Corruption { .. } => true,
-            Error::Io { source, .. } => {
-                source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+            Error::Io { source, .. } => is_unreadable(source),
+            _ => false,
+        }
+    }
+
+    /// True for a read that failed though nothing is known to be wrong with the bytes: for a lack of
+    /// file descriptors or memory.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Error::Io { source, .. } | Error::Engine(esker_lsm::Error::Io { source, .. }) => {
+                !is_unreadable(source)
             }
             _ => false,
         }
@@ -180,9 +189,13 @@ impl Error {
         }
     }
 
-    /// True where tables of the map are damaged.
+    /// True where tables of the map are damaged, or the disk cannot read them back.
     pub(crate) fn is_damaged_map(&self) -> bool {
-        matches!(self, Error::Engine(error) if error.is_damage())
+        match self {
+            Error::Engine(esker_lsm::Error::Io { source, .. }) => is_unreadable(source),
+            Error::Engine(error) => error.is_damage(),
+            _ => false,
+        }
     }
 
     /// True when the cause is a full disk.
@@ -193,6 +206,11 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// True for the error of a disk that cannot read what it was given.
+fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 impl From<esker_lsm::Error> for Error {

@@ -53,9 +53,16 @@ impl Core {
             return false;
         };
         let (ballot, payload) = (entry.ballot, entry.payload);
-        let Some(body) = self.body(id, slot, ballot) else {
-            self.lose(id, slot);
-            return false;
+        let body = match self.body(id, slot, ballot) {
+            Ok(Some(body)) => body,
+            Ok(None) => {
+                self.lose(id, slot);
+                return false;
+            }
+            Err(error) => {
+                self.fail(error);
+                return false;
+            }
         };
         // Where it cannot be read every replica does the same: nothing.
         let (command, data) = body.decode().unwrap_or((Command::Nothing, 0));

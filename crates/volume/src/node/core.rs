@@ -332,8 +332,9 @@ impl Core {
         if let Message::Accept { entries, .. } = &message {
             for meta in entries {
                 match self.body(id, meta.slot, meta.ballot) {
-                    Some(body) => bodies.push(body),
-                    None => {
+                    Ok(Some(body)) => bodies.push(body),
+                    Err(error) => return self.fail(error),
+                    Ok(None) => {
                         // It was replaced since, or its bytes are damaged.
                         let group = self.groups.get(&id);
                         let now = group.and_then(|group| group.log.ballot_at(meta.slot));

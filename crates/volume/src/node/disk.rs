@@ -98,18 +98,32 @@ impl Core {
         debug_assert!(is_next, "entries are appended in the order of slots");
     }
 
-    /// The command of an entry, from memory or from disk.
-    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Body> {
-        let entry = self.groups.get(&id)?.log.get(slot)?;
-        if entry.ballot != ballot {
-            return None;
-        }
+    /// The command of an entry, from memory or from disk. `None` where the log has another entry,
+    /// or the bytes of this one are lost.
+    ///
+    /// # Errors
+    /// Those of reading that say nothing of the bytes, such as a lack of file descriptors.
+    pub(super) fn body(
+        &self,
+        id: GroupId,
+        slot: Slot,
+        ballot: Ballot,
+    ) -> Result<Option<Body>, Error> {
+        let entry = self.groups.get(&id).and_then(|group| group.log.get(slot));
+        let Some(entry) = entry.filter(|entry| entry.ballot == ballot) else {
+            return Ok(None);
+        };
         if let Some(body) = &entry.body {
-            return Some(body.clone());
+            return Ok(Some(body.clone()));
         }
-        let (header, payload) = self.reader.read_record(entry.record).ok()?;
-        let is_it = header.group == id && header.slot == slot.0;
-        is_it.then(|| Body::known(payload.into(), header.checksum))
+        match self.reader.read_record(entry.record) {
+            Ok((header, payload)) => {
+                let is_it = header.group == id && header.slot == slot.0;
+                Ok(is_it.then(|| Body::known(payload.into(), header.checksum)))
+            }
+            Err(error) if error.is_damage() || matches!(error, Error::Gone { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn start_batch(&mut self) {

@@ -33,6 +33,9 @@ struct Recovered {
     /// The last slot that was placed, whether or not it is still readable.
     last_placed: Slot,
     damaged_from: Option<Slot>,
+    /// Entries were lost, and the log begins behind them: where it began before. What it begins
+    /// with now was accepted, and may not have been chosen.
+    cut_off: Option<(Slot, Ballot)>,
     /// The log ended before entries that were lost: what was accepted up to this slot is there
     /// again once the log is that long.
     lost_through: Option<Slot>,
@@ -52,6 +55,7 @@ impl Recovered {
             metas: BTreeMap::new(),
             last_placed: base.0,
             damaged_from: None,
+            cut_off: None,
             lost_through: None,
             lacks_members: false,
             damage: None,
@@ -75,7 +79,10 @@ impl Recovered {
             self.log.end_at(slot);
             drop(self.metas.split_off(&slot.next()));
         } else {
-            // Reading began behind it.
+            // Reading began behind it, or what was before it is lost.
+            if self.damaged_from.is_some() {
+                self.cut_off.get_or_insert(self.log.base());
+            }
             self.begin_behind((slot, ballot));
             self.members = members;
             self.lacks_members = false;
@@ -323,6 +330,10 @@ impl Reading {
             // where reading begins.
             let old = std::mem::replace(group, Recovered::new((slot, header.ballot), head.members));
             (group.ballot, group.vote) = (old.ballot, old.vote);
+            if was_lost {
+                // Not even an image: then the state says so, unless another one replaces it.
+                group.cut_off = old.cut_off.or(Some(old.log.base()));
+            }
             if old.damaged_from.is_some() && old.last_placed > slot {
                 // Entries behind an image stay accepted, and were lost with those before.
                 group.damaged_from = Some(slot.next());
@@ -428,11 +439,19 @@ impl Building<'_> {
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
         }
-        // Without a state, the log is whole nevertheless: an image will join it.
-        let (applied, applied_ballot) = if is_incomplete {
-            found.log.base()
-        } else {
-            (applied, applied_ballot)
+        let cut_off = found
+            .cut_off
+            .or(all_damaged.then_some((applied, applied_ballot)));
+        let (applied, applied_ballot) = match cut_off {
+            _ if !is_incomplete => (applied, applied_ballot),
+            // Without a state, the log is whole nevertheless: an image will join it.
+            None => found.log.base(),
+            Some(base) => {
+                damage = damage.max(Some(Damage::Through(found.last_placed)));
+                found.begin_behind(base);
+                found.lacks_members = true;
+                base
+            }
         };
         if let Some(lost) = found.lost_through.filter(|lost| *lost > found.log.last()) {
             damage = damage.max(Some(Damage::Through(lost)));

@@ -407,3 +407,56 @@ fn reading_does_not_begin_where_the_log_was_longer_than_the_state() {
     assert_eq!(first(150, 9), Some(1));
     assert_eq!(first(100, 9), Some(1));
 }
+
+/// What the group has whose state is being replaced by an image.
+fn without_a_state(reading: &mut Reading) -> Group {
+    let built = Building {
+        me: (NodeId(1), crate::ids::DiskId(1)),
+        settings: &Settings::default(),
+        id: GROUP,
+        initial: members(1),
+        members: None,
+        is_image: false,
+        now: 0,
+    };
+    let found = reading.groups.remove(&GROUP).unwrap();
+    let all_damaged = reading.all_damaged;
+    built.recovered(found, Default::default(), all_damaged, true)
+}
+
+#[test]
+fn without_a_state_a_log_does_not_begin_behind_what_was_lost() {
+    let begun = || {
+        let mut reading = read();
+        base(&mut reading, 2, 1);
+        (3..=5).for_each(|slot| entry(&mut reading, slot));
+        reading
+    };
+    // A segment begins, or the log is said to end, behind an entry that was lost.
+    let behind: [fn(&mut Reading); 2] =
+        [|reading| base(reading, 7, 1), |reading| end(reading, 7, 1)];
+    for behind in behind {
+        let mut reading = begun();
+        rotten(&mut reading, 6);
+        entry(&mut reading, 7);
+        behind(&mut reading);
+        entry(&mut reading, 8);
+        let group = without_a_state(&mut reading);
+        assert!(group.consensus.is_damaged());
+        assert_eq!(group.log.base(), (Slot(2), Ballot(1)));
+        assert_eq!((group.applied, group.chosen), (Slot(2), Slot(2)));
+    }
+    // What was lost says nothing of itself.
+    let mut reading = begun();
+    reading.all_damaged = true;
+    let group = without_a_state(&mut reading);
+    assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+    assert_eq!(group.log.base(), (Slot(0), Ballot(0)));
+    // Nothing was.
+    let mut reading = begun();
+    entry(&mut reading, 6);
+    base(&mut reading, 6, 1);
+    let group = without_a_state(&mut reading);
+    assert!(!group.consensus.is_damaged());
+    assert_eq!((group.log.base().0, group.log.last()), (Slot(2), Slot(6)));
+}

@@ -108,6 +108,9 @@ pub(crate) enum What {
     FailAhead(u8, u16),
     /// The disk has room for so many more bytes, for some milliseconds.
     Full(u8, u16, u16),
+    /// From so many reads of the disk on, none succeeds for some milliseconds; only that one fails
+    /// where they are none. The victim's disk cannot read its bytes, any other lacks descriptors.
+    Unreadable(u8, u8, u16),
     /// A node is stopped as a process is, and started again after some milliseconds.
     Restart(u8, u16),
     /// Bytes of segments of the victim's disk change.

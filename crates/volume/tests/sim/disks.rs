@@ -9,6 +9,10 @@ use esker_volume::node::input::Input;
 
 use super::world::{Event, World};
 
+/// Errors of the system: bytes that cannot be read, and too many open files.
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+
 impl World {
     /// A node is stopped, and started again: nothing is lost.
     pub(crate) fn restart(&mut self, id: NodeId, down: u64) {
@@ -76,6 +80,22 @@ impl World {
         }
     }
 
+    /// The disk of a node cannot be read for some milliseconds, from so many more reads on.
+    pub(crate) fn unreadable(&mut self, id: NodeId, reads: u64, millis: u64) {
+        count("reads fail");
+        let until = self.now + millis;
+        let is_damage = id == self.victim();
+        let node = self.node(id);
+        node.may_fail = true;
+        node.read_error = if is_damage { EIO } else { EMFILE };
+        node.faulty.fail_reads_with(node.read_error);
+        if millis == 0 {
+            return node.faulty.fail_reads_at(reads + 1);
+        }
+        node.unreadable_until = until;
+        node.faulty.fail_reads_from(reads + 1);
+    }
+
     pub(crate) fn poll_disks(&mut self) {
         let (now, victim) = (self.now, self.victim());
         if self.is_rotten {
@@ -103,6 +123,10 @@ impl World {
             if has_room && node.full_until > 0 {
                 node.full_until = 0;
                 node.faulty.set_capacity(u64::MAX);
+            }
+            if now >= node.unreadable_until {
+                node.unreadable_until = 0;
+                node.faulty.fail_reads_from(u64::MAX);
             }
             if self.random.u8(..5) == 0 {
                 self.reopen(id);

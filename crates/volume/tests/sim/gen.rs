@@ -174,6 +174,10 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
             _ => What::Break(node, random.u8(..8)),
         },
         3 => What::Pause(node, random.u16(..2500)),
+        4 if random.u8(..3) == 0 => {
+            let millis = if random.bool() { 0 } else { random.u16(..1500) };
+            What::Unreadable(node, random.u8(..20), millis)
+        }
         4 => match random.u8(..3) {
             0 => What::Slow(node, random.u16(..1000)),
             1 if random.bool() => What::FailAhead(node, random.u16(..300)),
@@ -236,6 +240,7 @@ fn trap(random: &mut Rng, node: u8) -> What {
             Then::Crash(cut, random.u8(..12), down(random))
         }
         3..5 => Then::Hold(random.u16(20..2500)),
+        5 if random.bool() => Then::FlushCut(down(random)),
         5 => Then::Lose,
         6 => Then::Isolate(random.u16(300..3000)),
         _ => Then::Pause(random.u16(50..2000)),

@@ -38,6 +38,10 @@ pub(crate) struct Node {
     pub(crate) hears: u64,
     /// Its disk is full until then.
     pub(crate) full_until: u64,
+    /// Its disk cannot be read until then.
+    pub(crate) unreadable_until: u64,
+    /// The error of its reads that fail. 0 where none has failed.
+    pub(crate) read_error: i32,
     /// It was given a reason to step back.
     pub(crate) may_fail: bool,
     /// It was started once.
@@ -66,6 +70,8 @@ impl Node {
             ahead_fails: None,
             hears: 0,
             full_until: 0,
+            unreadable_until: 0,
+            read_error: 0,
             may_fail: false,
             is_used: false,
             connections: BTreeMap::new(),
@@ -116,6 +122,12 @@ impl Node {
             // What it has written so far is not counted any more.
             self.may_fail = true;
             self.faulty.set_capacity((self.full_until * 37) % 5000);
+        }
+        if now < self.unreadable_until {
+            self.faulty.fail_reads_with(self.read_error);
+            // Sometimes it starts, and fails later.
+            self.faulty
+                .fail_reads_from(self.unreadable_until * 37 % 100);
         }
         let first = (1..=settings.nodes).map(NodeId);
         let peers = first.chain([self.id]).map(|id| (id, format!("node{id}")));

@@ -14,7 +14,7 @@ use esker_volume::wire::{Change, Frame, Op};
 use super::action::{By, What};
 use super::clients::SECTOR;
 use super::scenes::{ByCount, Lives};
-use super::traps::Fate;
+use super::traps::{Cue, Fate, Then};
 use super::world::{Event, World};
 
 /// How often a plot looks at the cluster, in milliseconds, and after how many it gives up.
@@ -409,6 +409,11 @@ impl World {
                 if *is_back && !was_back {
                     if *rots {
                         self.rot_newest();
+                    }
+                    if self.random.bool() {
+                        // Its state is written, and where its log begins is not.
+                        let then = Then::FlushCut(self.random.u16(..60));
+                        self.trap(behind, (Cue::Installed, group), 0, then, None);
                     }
                     plot.until = self.now + PATIENCE;
                     self.cut_off(behind, 0, false);

@@ -145,10 +145,11 @@ impl World {
 impl World {
     /// Where nothing rots, the map of a node refers to nothing but blocks that are there.
     pub(crate) fn check_blocks(&mut self, id: NodeId) {
-        let Some(core) = &self.nodes[id.0 as usize - 1].core else {
+        let node = &self.nodes[id.0 as usize - 1];
+        let Some(core) = &node.core else {
             return;
         };
-        if id == self.victim() {
+        if id == self.victim() || self.now < node.unreadable_until {
             return;
         }
         let (map, reader) = core.readers();

@@ -34,9 +34,11 @@ pub(crate) enum Cue {
     Answer,
     /// A piece of an image.
     Image,
+    /// All of an image is installed.
+    Installed,
 }
 
-pub(crate) const CUES: [Cue; 10] = [
+pub(crate) const CUES: [Cue; 11] = [
     Cue::Prepare,
     Cue::Promise,
     Cue::Entries,
@@ -47,6 +49,7 @@ pub(crate) const CUES: [Cue; 10] = [
     Cue::Member,
     Cue::Answer,
     Cue::Image,
+    Cue::Installed,
 ];
 
 /// What happens then.
@@ -58,6 +61,8 @@ pub(crate) enum Then {
     Lose,
     /// The sender's power is cut, and comes back after some milliseconds.
     Crash(PowerCut, u8, u16),
+    /// The sender's map is written, and its power cut for some milliseconds.
+    FlushCut(u16),
     /// The sender is cut off once the message is on its way.
     Isolate(u16),
     /// The sender stands still.
@@ -158,8 +163,13 @@ impl World {
             return Fate::Sent;
         };
         let mut sprung = None;
+        let installs = self.has_installed(from, &frame);
         for (at, trap) in self.traps.iter_mut().enumerate() {
-            if !is_of(trap) || !is_cue(&frame, trap.cue, trap.group) {
+            let is_cue = match trap.cue {
+                Cue::Installed => installs,
+                cue => is_cue(&frame, cue, trap.group),
+            };
+            if !is_of(trap) || !is_cue {
                 continue;
             }
             match trap.skip.checked_sub(1) {
@@ -172,6 +182,16 @@ impl World {
         };
         let trap = self.traps.remove(at);
         self.spring(from, &trap)
+    }
+
+    /// The frame says that its sender has installed all of an image.
+    fn has_installed(&self, from: NodeId, frame: &Frame) -> bool {
+        let Frame::ImageNext { group, piece, .. } = frame else {
+            return false;
+        };
+        let core = self.nodes[from.0 as usize - 1].core.as_ref();
+        let is_whole = core.is_some_and(|core| !core.readers().0.is_incomplete(*group));
+        is_whole && *piece > 0 && *piece < u64::MAX
     }
 
     fn spring(&mut self, id: NodeId, trap: &Trap) -> Fate {
@@ -196,6 +216,9 @@ impl World {
             Then::Crash(mode, calls, down) => {
                 let (calls, down) = (u64::from(calls), u64::from(down));
                 self.after(0, Event::Cut(id, epoch, mode, calls, down));
+            }
+            Then::FlushCut(down) => {
+                self.after(0, Event::FlushCut(id, epoch, u64::from(down)));
             }
             Then::Isolate(millis) => {
                 self.after(0, Event::CutOff(id, u64::from(millis)));
@@ -232,7 +255,7 @@ impl World {
         is_up.then_some((GroupId(group), leader))
     }
 
-    fn trap(
+    pub(crate) fn trap(
         &mut self,
         node: NodeId,
         (cue, group): (Cue, GroupId),

@@ -450,8 +450,8 @@ impl World {
         let is_rotten = self.is_rotten && id == self.victim();
         let node = self.node(id);
         if let Err(error) = node.start(&settings, now) {
-            let is_full = now < node.full_until;
-            assert!(is_full || is_rotten, "node {id} does not start: {error}");
+            let has_reason = now < node.full_until || now < node.unreadable_until;
+            assert!(has_reason || is_rotten, "node {id} does not start: {error}");
             if !is_rotten {
                 self.after(200, Event::Up(id));
             }
@@ -606,6 +606,10 @@ impl World {
                 let room = node.faulty.used() + u64::from(room);
                 node.faulty.set_capacity(room);
                 node.full_until = now + u64::from(millis);
+            }
+            What::Unreadable(node, reads, millis) => {
+                let id = self.pick(node);
+                self.unreadable(id, u64::from(reads), u64::from(millis));
             }
             What::Rot(kind) => self.rot(kind),
             What::RotMap(kind) => self.rot_map(kind),
