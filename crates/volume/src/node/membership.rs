@@ -94,7 +94,11 @@ impl Core {
             let (me, settings, now) = (&self.me, &self.settings, self.now);
             // A disk that was used before has lost the record of the formation, and maybe more.
             let was_used = self.was_used || position.0 > Slot(0);
-            let used = was_used.then_some((position, self.map.is_incomplete(id)));
+            let used = was_used.then(|| super::open::Former {
+                position,
+                is_incomplete: self.map.is_incomplete(id),
+                members: self.map.members(id),
+            });
             let group = super::open::joined(me, settings, id, &formation, now, used);
             self.groups.insert(id, group);
         }

@@ -547,31 +547,40 @@ impl Building<'_> {
     }
 }
 
+/// The state of a group on a disk that was used before.
+pub(super) struct Former {
+    pub(super) position: (Slot, Ballot),
+    pub(super) is_incomplete: bool,
+    /// The members as of its position, where it has changed them.
+    pub(super) members: Option<Arc<Members>>,
+}
+
 /// A group of a cluster that was just formed, or that a disk hears of again which was used before:
-/// with the position of its state then, and whether that is incomplete.
+/// then it has a state.
 pub(super) fn joined(
     me: &Hello,
     settings: &Settings,
     id: GroupId,
     formation: &Formation,
     now: Time,
-    used: Option<((Slot, Ballot), bool)>,
+    used: Option<Former>,
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
-    let built = Building {
+    let mut built = Building {
         me: (me.node, me.disk),
         settings,
         id,
         initial: formation.members.clone(),
-        // The formation is as of now.
         members: None,
         is_image: false,
         now,
     };
-    match used {
-        None => built.recovered(found, Default::default(), false, false),
-        Some((position, is_incomplete)) => built.lost(position, is_incomplete),
-    }
+    let Some(former) = used else {
+        return built.recovered(found, Default::default(), false, false);
+    };
+    // The formation may be older than the state, and is of the system group.
+    built.members = former.members.filter(|_| !former.is_incomplete);
+    built.lost(former.position, former.is_incomplete)
 }
 
 #[cfg(test)]

@@ -143,9 +143,18 @@ fn what_a_group_without_records_lost_is_not_known() {
         cluster: 1,
         address: String::new(),
     };
-    let used = Some(((Slot(8), Ballot(1)), false));
-    let group = joined(&me, &Settings::default(), GROUP, &formation, 0, used);
-    assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+    // Who tells of the formation may not have come as far as the state. One that is being replaced
+    // by an image says nothing.
+    for (is_incomplete, node) in [(false, 2), (true, 1)] {
+        let used = Some(Former {
+            position: (Slot(8), Ballot(1)),
+            is_incomplete,
+            members: Some(members(2)),
+        });
+        let group = joined(&me, &Settings::default(), GROUP, &formation, 0, used);
+        assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+        assert_eq!(*group.consensus.members(), members(node));
+    }
 }
 
 fn end(reading: &mut Reading, slot: u64, ballot: u64) {

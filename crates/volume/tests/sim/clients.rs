@@ -147,9 +147,10 @@ impl World {
         let area = |area: u64| {
             let back = if area == 0 { 0 } else { 2 * block };
             let from = area * (RANGE / SECTOR) - back;
-            from..from + 9 * block
+            from..sectors.min(from + 9 * block)
         };
-        let is_in = |area: &Range<u64>| area.end <= sectors;
+        // The last one may be there in part: requests within that are answered.
+        let is_in = |area: &Range<u64>| area.start < area.end;
         (0..areas).map(area).filter(is_in).collect()
     }
 
@@ -441,7 +442,8 @@ impl World {
             };
             for volume in self.live_volumes() {
                 for area in self.areas(volume) {
-                    let at = area.start + u64::from(id.0)..area.start + u64::from(id.0) + 1;
+                    let sector = (area.start + u64::from(id.0)).min(area.end - 1);
+                    let at = sector..sector + 1;
                     let what = What::Write(
                         by,
                         At {

@@ -8,7 +8,7 @@ use esker_fs::Fs;
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::{Memory, PowerCut};
 use esker_volume::extents::Batch;
-use esker_volume::ids::NodeId;
+use esker_volume::ids::{DiskId, NodeId};
 use esker_volume::node::input::{ConnectionId, ReadWork};
 use esker_volume::node::{Core, Settings as NodeSettings, open, reading};
 
@@ -97,6 +97,11 @@ impl Node {
     /// Which of its disks it has.
     pub(crate) fn disk(&self) -> u64 {
         self.disks
+    }
+
+    /// What that is called in its folder.
+    pub(crate) fn disk_id(&self) -> DiskId {
+        DiskId(self.disks * 100 + u64::from(self.id.0) * 10 + 1)
     }
 
     /// What its clock shows.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world::count;
-use esker_volume::extents::{FIRST_RECORD, HEADER_BYTES};
-use esker_volume::ids::{GroupId, Slot};
+use esker_volume::extents::{FIRST_RECORD, HEADER_BYTES, RecordHeader};
+use esker_volume::ids::{DiskId, GroupId, Slot};
+use esker_volume::place::Place;
 
 use super::node::DIR;
 use super::world::{Event, World};
@@ -22,7 +23,7 @@ struct Record {
     group: GroupId,
     slot: Slot,
     lsn: u64,
-    /// Up to which LSN all was synced before.
+    /// Up to which LSN all was synced before. 0 where its header is damaged.
     synced: u64,
 }
 
@@ -33,7 +34,9 @@ const MEMBERS: u8 = 6;
 const NODE: GroupId = GroupId(u16::MAX);
 
 /// The records of a segment.
-fn records(path: &Path, bytes: &[u8]) -> Vec<Record> {
+fn records(path: &Path, bytes: &[u8], disk: DiskId) -> Vec<Record> {
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let segment = name.and_then(|name| name.parse().ok()).unwrap();
     let u64_at = |at: usize| {
         bytes
             .get(at..at + 8)
@@ -41,19 +44,19 @@ fn records(path: &Path, bytes: &[u8]) -> Vec<Record> {
     };
     let mut all: Vec<Record> = Vec::new();
     let mut at = FIRST_RECORD as usize;
-    while let (Some(kind), Some(slot), Some(lsn), Some(synced), Some(length)) = (
-        u64_at(at),
-        u64_at(at + 8),
-        u64_at(at + 24),
-        u64_at(at + 32),
-        u64_at(at + 40),
-    ) {
+    while let (Some(kind), Some(slot), Some(lsn), Some(length)) =
+        (u64_at(at), u64_at(at + 8), u64_at(at + 24), u64_at(at + 40))
+    {
         let length = HEADER_BYTES + (length as u32 as usize).next_multiple_of(8);
         let last = all.last();
         let follows = last.is_none_or(|last| last.lsn + last.length as u64 == lsn);
         if !follows || at + length > bytes.len() {
             break;
         }
+        let offset = at as u32;
+        let header = bytes.get(at..at + HEADER_BYTES);
+        let header =
+            header.and_then(|bytes| RecordHeader::decode(bytes, disk, Place { segment, offset }));
         all.push(Record {
             path: path.to_path_buf(),
             at,
@@ -62,7 +65,7 @@ fn records(path: &Path, bytes: &[u8]) -> Vec<Record> {
             group: GroupId((kind >> 48) as u16),
             slot: Slot(slot),
             lsn,
-            synced,
+            synced: header.map_or(0, |header| header.synced),
         });
         at += length;
     }
@@ -78,7 +81,8 @@ impl World {
         let is_segment = |path: &PathBuf| path.extension().is_some_and(|end| end == "seg");
         let paths = durable.paths().into_iter();
         let all = paths.filter(|path| path.starts_with(&segments) && is_segment(path));
-        all.flat_map(|path| records(&path, &durable.read(&path).unwrap()))
+        let disk = self.node(id).disk_id();
+        all.flat_map(|path| records(&path, &durable.read(&path).unwrap(), disk))
             .collect()
     }
 
