@@ -281,7 +281,7 @@ fn control(
     };
     match command {
         Command::Members(members) => {
-            plan.members = Some(members.clone());
+            plan.members = Some(Some(members.clone()));
             Applied {
                 members: Some(Arc::clone(members)),
                 ..Applied::of(Outcome::Done)

@@ -70,7 +70,8 @@ pub(super) struct Plan {
     /// The change of live bytes. [`Map::commit`] adds it to the batch, and the other changes too.
     pub(super) delta: Delta,
     pub(super) status: Option<Status>,
-    pub(super) members: Option<Arc<Members>>,
+    /// The members. Within, none where they are those at first.
+    pub(super) members: Option<Option<Arc<Members>>>,
     pub(super) layers: Option<Layers>,
     pub(super) session: Option<(SessionId, Session)>,
     /// Which sessions are opened and closed.
@@ -261,7 +262,9 @@ impl Map {
             state.status = status;
             state.positions.note(seq, status.slot);
         }
-        state.members = plan.members.or(state.members.take());
+        if let Some(members) = plan.members {
+            state.members = members;
+        }
         if let Some(layers) = plan.layers {
             state.layers = Arc::new(layers);
         }
@@ -291,9 +294,13 @@ impl Map {
             }
         }
         let mut bytes = Vec::new();
-        if let Some(members) = &plan.members {
-            members.encode(&mut bytes);
-            batch.put(store.applied, &store::members_key(group), &bytes)?;
+        match &plan.members {
+            Some(Some(members)) => {
+                members.encode(&mut bytes);
+                batch.put(store.applied, &store::members_key(group), &bytes)?;
+            }
+            Some(None) => batch.delete(store.applied, &store::members_key(group))?,
+            None => {}
         }
         if let Some(layers) = &plan.layers {
             bytes.clear();

@@ -148,7 +148,7 @@ impl Map {
                 is_image: true,
                 ..Status::default()
             }),
-            members: meta.members,
+            members: Some(meta.members),
             system: meta.system.map(|system| (*system).clone()),
             ..Plan::default()
         };

@@ -376,6 +376,37 @@ fn members_and_the_system_groups_state_are_kept() {
     assert!(matches!(twice, Err(Error::NotInstalling { .. })));
 }
 
+/// A replica without a state may get that of another one that is further behind.
+#[test]
+fn an_image_of_before_members_changed_has_those_at_first() {
+    let behind = open(&Memory::new());
+    apply(&behind, &Command::Nothing, 0);
+    let memory = Memory::new();
+    let map = open(&memory);
+    apply(&map, &Command::Nothing, 0);
+    let members = Arc::new(Members::new([Member {
+        node: NodeId(1),
+        disk: DiskId(1),
+        address: "a".into(),
+        role: Role::Voter,
+    }]));
+    let changed = apply(&map, &Command::Members(members.clone()), 0);
+    assert_eq!(changed.outcome, Outcome::Done);
+    assert_eq!(map.members(GROUP), Some(members));
+    let meta = map.image(GROUP).unwrap().meta().clone();
+    map.begin_install(GROUP, &meta).unwrap();
+    // It ended, and another one begins.
+    let meta = behind.image(GROUP).unwrap().meta().clone();
+    map.begin_install(GROUP, &meta).unwrap();
+    map.finish_install(GROUP, meta.slot, meta.ballot).unwrap();
+    let again = open(&memory.power_cut(3, PowerCut::Lost));
+    for map in [&map, &again] {
+        assert_eq!(map.members(GROUP), None);
+        let hash = map.state_hash(GROUP).unwrap();
+        assert_eq!(hash, behind.state_hash(GROUP).unwrap());
+    }
+}
+
 #[test]
 fn a_map_is_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
