@@ -10,9 +10,13 @@ use esker_model::schema::{Extracted, Extraction, KeyType};
 
 use crate::catalog::{Catalog, DatasetState, Edition};
 use crate::cells::{Read, Write};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::rows::{Entry, Version, entry_row, newest_first};
+
+/// The most bytes of a record: by their default settings HBase takes values of up to 10 MiB, and
+/// Cassandra writes of up to 16.
+const MOST_BYTES: usize = 8 << 20;
 
 /// A dataset.
 pub(crate) struct Bound {
@@ -112,6 +116,11 @@ impl Bound {
         let attributes = listed.into_iter().chain(attributes);
         let mut stored = Vec::with_capacity(json.len() + 32);
         record::encode(&mut stored, self.stored.next_id, attributes, json);
+        if stored.len() > MOST_BYTES {
+            let (bytes, most) = (stored.len(), MOST_BYTES >> 20);
+            let text = format!("the record has {bytes} bytes: a cluster takes {most} MiB at most");
+            return Err(Error::BadInput(text));
+        }
         let key = out.key().to_vec();
         let tokens = RecordRef::parse(&stored).map(|record| self.tokens(&record));
         Ok(NewRecord {

@@ -423,6 +423,24 @@ fn an_insert_after_a_deletion_that_is_forgotten_finds_no_record() {
     });
 }
 
+/// The servers refused it again and again until the write's deadline had passed.
+#[test]
+fn a_record_that_the_servers_do_not_take_is_refused_at_once() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        for (bytes, is_taken) in [(7 << 20, true), (8 << 20, false)] {
+            let text = "x".repeat(bytes);
+            let mut batch = dataset.batch();
+            let json = format!(r#"{{"id":1,"text":"{text}"}}"#);
+            let put = batch.put_json(json.as_bytes());
+            assert!(put.is_ok() == is_taken, "{bytes}: {put:?}");
+            if let Err(error) = put {
+                assert!(matches!(error, Error::BadInput(_)), "{error:?}");
+            }
+        }
+    });
+}
+
 /// A lookup of several records makes two calls, for the entries of the value and for the records.
 #[test]
 fn a_lookup_makes_two_calls() {
