@@ -156,6 +156,10 @@ impl World {
         let mut blocks = map.live_blocks(None);
         let mut data = Vec::new();
         while let Some(found) = blocks.next_block().unwrap() {
+            // What is left of a former state, which an image replaces.
+            if map.is_incomplete(found.group) {
+                continue;
+            }
             let size = map.layer_block_size(found.group, found.layer).unwrap_or(0);
             data.resize(size as usize, 0);
             let extent = found.extent;
