@@ -170,9 +170,10 @@ impl Error {
     }
 
     /// True for a read that failed though nothing is known to be wrong with the bytes: for a lack of
-    /// file descriptors or memory.
+    /// file descriptors or memory, or while an image replaces the state.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
+            Error::Incomplete { .. } => true,
             Error::Io { source, .. } | Error::Engine(esker_lsm::Error::Io { source, .. }) => {
                 !is_unreadable(source)
             }

@@ -36,14 +36,44 @@ impl Map {
         Ok(walk::get(&self.store, &snapshot, group, layer, block)?.flatten())
     }
 
+    /// The bytes of a block that one layer has, or any other layer of the group: which layers are
+    /// merged differs between replicas. With its size; `None` where no layer has a block with this
+    /// checksum.
+    ///
+    /// # Errors
+    /// As [`Map::at_layer`].
+    pub fn with_checksum(
+        &self,
+        group: GroupId,
+        layer: LayerId,
+        block: u64,
+        checksum: u64,
+    ) -> Result<Option<(Extent, u32)>> {
+        let (layers, snapshot) = self.pin(group)?;
+        let others = layers.layers.keys().filter(|other| **other != layer);
+        for layer in std::iter::once(&layer).chain(others) {
+            let found = walk::get(&self.store, &snapshot, group, *layer, block)?.flatten();
+            if let Some(extent) = found.filter(|extent| extent.checksum == checksum) {
+                return Ok(Some((extent, layers.block_size(*layer))));
+            }
+        }
+        Ok(None)
+    }
+
     /// Bytes of a block of a layer, where the group has it.
-    pub fn layer_block_size(&self, group: GroupId, layer: LayerId) -> Option<u32> {
-        let (layers, _) = self.pin(group).ok()?;
-        Some(layers.block_size(layer)).filter(|size| *size > 0)
+    ///
+    /// # Errors
+    /// `Incomplete`.
+    pub fn layer_block_size(&self, group: GroupId, layer: LayerId) -> Result<Option<u32>> {
+        let (layers, _) = self.pin(group)?;
+        Ok(Some(layers.block_size(layer)).filter(|size| *size > 0))
     }
 
     /// Bytes of a block of a volume or snapshot, where the group has it.
-    pub fn source_block_size(&self, group: GroupId, source: Source) -> Option<u32> {
+    ///
+    /// # Errors
+    /// `Incomplete`.
+    pub fn source_block_size(&self, group: GroupId, source: Source) -> Result<Option<u32>> {
         match source {
             Source::Volume(volume) => self.block_size(group, volume),
             Source::Layer(_, layer) => self.layer_block_size(group, layer),
@@ -51,9 +81,14 @@ impl Map {
     }
 
     /// Bytes of a block of a volume, where the group has it.
-    pub fn block_size(&self, group: GroupId, volume: VolumeId) -> Option<u32> {
-        let head = self.head_of(group, volume)?;
-        self.layer_block_size(group, head)
+    ///
+    /// # Errors
+    /// `Incomplete`.
+    pub fn block_size(&self, group: GroupId, volume: VolumeId) -> Result<Option<u32>> {
+        match self.head_of(group, volume) {
+            Some(head) => self.layer_block_size(group, head),
+            None => self.layer_block_size(group, LayerId(u32::MAX)),
+        }
     }
 
     /// Of each group the last slot that was applied, and its ballot.
@@ -78,12 +113,12 @@ impl Map {
         open.map(|(id, _)| *id).collect()
     }
 
-    /// Where a wanted member listens.
+    /// Where a member listens, as far as this replica has come.
     pub fn address(&self, node: NodeId) -> Option<String> {
-        self.system()
-            .wanted()
-            .get(node)
-            .map(|member| member.address.clone())
+        let members = self.members(GroupId::SYSTEM);
+        let member = members.as_ref().and_then(|members| members.get(node));
+        let address = member.map(|member| member.address.clone());
+        address.or_else(|| Some(self.system().wanted().get(node)?.address.clone()))
     }
 
     /// Bytes of tables that the engine wrote since it was opened.

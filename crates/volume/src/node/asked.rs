@@ -139,7 +139,8 @@ impl Core {
             offset,
             length,
         } = range;
-        let block_size = self.map.block_size(id, volume).ok_or(Refusal::NoVolume)?;
+        let block_size = self.map.block_size(id, volume).map_err(|_| Refusal::Busy)?;
+        let block_size = block_size.ok_or(Refusal::NoVolume)?;
         let block = u64::from(block_size);
         let end = offset.checked_add(length).ok_or(Refusal::OutOfRange)?;
         let blocks = offset / block..end.div_ceil(block);

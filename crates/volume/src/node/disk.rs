@@ -10,6 +10,7 @@ use crate::consensus::Output;
 use crate::error::Error;
 use crate::extents::{Kind, Placed, Record};
 use crate::ids::{Ballot, GroupId, Slot};
+use crate::wire::Refusal;
 
 impl Core {
     /// Puts a record into the batch that is being collected. A new segment begins with what is
@@ -181,6 +182,10 @@ impl Core {
         self.failed = Some(error);
         self.answer_late();
         self.after_sync.clear();
+        // Another replica may answer what waits for blocks that cannot be written anew here.
+        for (ticket, read) in self.healing.take_reads() {
+            self.read_ended(ticket, read, Err(Refusal::NotLeader(None)));
+        }
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in ids {
             let Some(group) = self.groups.get_mut(&id) else {

@@ -51,10 +51,22 @@ pub(super) struct Healing {
     pub(super) lost: u64,
 }
 
+impl Healing {
+    /// Gives up what is being healed: the reads that wait for it.
+    pub(super) fn take_reads(&mut self) -> Vec<(u64, RunningRead)> {
+        let moves = std::mem::take(&mut self.moves).into_iter();
+        let asked = std::mem::take(&mut self.asked).into_values();
+        let moves = moves.filter_map(|moved| moved.read);
+        moves.chain(asked.filter_map(|asked| asked.read)).collect()
+    }
+}
+
 /// A block that was written anew and is not durable yet.
 pub(super) struct Move {
     pub(super) end: u64,
     pub(super) wanted: Wanted,
     pub(super) to: Place,
+    /// Its bytes were damaged.
+    pub(super) heals: bool,
     pub(super) read: Option<(u64, RunningRead)>,
 }

@@ -133,21 +133,27 @@ impl Core {
         let Some(asked) = self.healing.asked.remove(&id) else {
             return;
         };
-        self.rewrite(wanted, data, asked.read);
+        self.rewrite(wanted, data, true, asked.read);
     }
 
-    /// Writes a block's data anew, in place of those at its place. The map follows once they are
-    /// durable, and then the read goes on.
+    /// Writes a block's data anew, in place of those at its place, which are damaged where this
+    /// `heals` them. The map follows once they are durable, and then the read goes on.
     pub(super) fn rewrite(
         &mut self,
         wanted: Wanted,
         data: &[u8],
+        heals: bool,
         read: Option<(u64, RunningRead)>,
     ) {
         let block = wanted.block.to_le_bytes();
         let layer = u64::from(wanted.layer.0);
         let placed = self.append(Kind::Moved, wanted.group, layer, Ballot(0), &[&block, data]);
-        let Some(placed) = placed else { return };
+        let Some(placed) = placed else {
+            if let Some((ticket, read)) = read {
+                self.read_ended(ticket, read, Err(Refusal::NotLeader(None)));
+            }
+            return;
+        };
         let to = Place {
             segment: placed.payload.segment,
             offset: placed.payload.offset + block.len() as u32,
@@ -156,6 +162,7 @@ impl Core {
             end: placed.lsn_end,
             wanted,
             to,
+            heals,
             read,
         });
     }
@@ -171,8 +178,7 @@ impl Core {
                 ..
             } = next.wanted;
             match self.map.moved(group, layer, block, place, next.to) {
-                Ok(true) if next.read.is_some() => self.healing.healed += 1,
-                Ok(_) => {}
+                Ok(moved) => self.healing.healed += u64::from(moved && next.heals),
                 Err(error) => return self.fail(error),
             }
             if let Some((ticket, read)) = next.read {

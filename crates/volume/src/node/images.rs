@@ -87,6 +87,9 @@ pub(super) struct Images {
     pub(super) missed: u64,
     pub(super) wanted: Vec<(GroupId, NodeId)>,
     pub(super) outgoing: BTreeMap<(NodeId, GroupId), Outgoing>,
+    /// Replicas that have installed an image and not got the log behind it: up to where they have
+    /// it, and since when.
+    pub(super) joining: BTreeMap<(NodeId, GroupId), (Slot, u64)>,
     pub(super) incoming: BTreeMap<GroupId, Incoming>,
 }
 
@@ -107,6 +110,34 @@ impl Images {
         if !self.wanted.contains(&(group, node)) {
             self.wanted.push((group, node));
         }
+    }
+
+    /// Where the log of a group begins that replicas need which get an image, or have got one:
+    /// without it they would need another image. `matched` is up to where a member has the log.
+    pub(super) fn needs_log(
+        &mut self,
+        group: GroupId,
+        now: u64,
+        last: Slot,
+        matched: impl Fn(NodeId) -> Option<Slot>,
+    ) -> Option<Slot> {
+        self.joining.retain(|(node, of), (have, since)| {
+            if *of != group {
+                return true;
+            }
+            let Some(matched) = matched(*node) else {
+                return false;
+            };
+            if matched > *have {
+                (*have, *since) = (matched, now);
+            }
+            // One that has all of it does not need what comes before.
+            *have < last && *since + FORGET > now
+        });
+        let installing = self.outgoing.iter().filter(|((_, of), _)| *of == group);
+        let installing = installing.map(|(_, out)| out.image.meta().slot);
+        let joining = self.joining.iter().filter(|((_, of), _)| *of == group);
+        installing.chain(joining.map(|(_, (have, _))| *have)).min()
     }
 
     /// Segments that an image reads from.
@@ -233,10 +264,9 @@ fn is_elsewhere(
     (layer, block, extent): &(LayerId, u64, Extent),
     data: &mut [u8],
 ) -> Result<bool, ReadFailure> {
-    let now = map.at_layer(image.group(), *layer, *block);
+    let now = map.with_checksum(image.group(), *layer, *block, extent.checksum);
     let now = now.map_err(ReadFailure::Failed)?;
-    let is_same = |now: &Extent| now.checksum == extent.checksum && now.place != extent.place;
-    let Some(now) = now.filter(is_same) else {
+    let Some((now, _)) = now.filter(|(now, _)| now.place != extent.place) else {
         return Ok(false);
     };
     Ok(reader.read_block(now.place, now.checksum, data).is_ok())
@@ -267,5 +297,57 @@ mod tests {
         assert!(to_ask(&full, most).is_empty());
         let ended = [pieces(1, 1, false, true), pieces(2, 0, false, false)];
         assert_eq!(to_ask(&ended, most), [GroupId(2)]);
+    }
+
+    /// What was written while a replica got an image was cut before it had got that: it needed
+    /// another image, and so on for as long as there were writes.
+    #[test]
+    fn the_log_behind_an_image_waits_for_the_replica() {
+        let (group, other, node) = (GroupId(1), GroupId(2), NodeId(3));
+        let memory = Arc::new(esker_sim::memory::Memory::new());
+        let map = Map::open(memory, std::path::Path::new("/map"), 1 << 20).unwrap();
+        for slot in 1..=10 {
+            let nothing = crate::command::Command::Nothing;
+            let applied = map.apply(group, Slot(slot), Ballot(1), &nothing, None);
+            applied.unwrap();
+        }
+        let mut images = Images::default();
+        let last = Slot(100);
+        let needs = |images: &mut Images, now, matched: Option<u64>| {
+            images.needs_log(group, now, last, |_| matched.map(Slot))
+        };
+        assert_eq!(needs(&mut images, 0, None), None);
+        let image = Arc::new(map.image(group).unwrap());
+        let outgoing = Outgoing {
+            number: 1,
+            life: None,
+            image,
+            piece: 0,
+            after: None,
+            last: None,
+            is_reading: false,
+            asked: 0,
+            sent: 0,
+            not_before: 0,
+            wants: None,
+        };
+        images.outgoing.insert((node, group), outgoing);
+        assert_eq!(needs(&mut images, 0, None), Some(Slot(10)));
+        assert_eq!(images.needs_log(other, 0, last, |_| None), None);
+        // It is installed. What the replica says of its log may be older.
+        images.outgoing.clear();
+        images.joining.insert((node, group), (Slot(10), 0));
+        images.joining.insert((node, other), (Slot(4), 0));
+        assert_eq!(needs(&mut images, 1, Some(3)), Some(Slot(10)));
+        assert_eq!(needs(&mut images, FORGET, Some(50)), Some(Slot(50)));
+        assert_eq!(needs(&mut images, 2 * FORGET - 1, Some(50)), Some(Slot(50)));
+        // One that does not go on is not waited for, nor one that has all.
+        assert_eq!(needs(&mut images, 2 * FORGET, Some(50)), None);
+        for matched in [None, Some(100)] {
+            images.joining.insert((node, group), (Slot(10), FORGET));
+            assert_eq!(needs(&mut images, FORGET, matched), None);
+        }
+        let has = |_| Some(Slot(4));
+        assert_eq!(images.needs_log(other, 1, last, has), Some(Slot(4)));
     }
 }

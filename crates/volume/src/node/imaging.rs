@@ -26,6 +26,17 @@ struct Run {
     data: Bytes,
 }
 
+/// Tells the sender of an image that it is not wanted.
+fn unwanted(to: NodeId, group: GroupId, image: u64) -> Action {
+    let piece = UNWANTED;
+    let frame = Frame::ImageNext {
+        group,
+        image,
+        piece,
+    };
+    Action::Send(to, frame.encode())
+}
+
 impl Core {
     /// Begins and goes on with images that wait for their turn.
     pub(super) fn tick_images(&mut self) {
@@ -34,12 +45,16 @@ impl Core {
         }
         let now = self.now;
         self.give_up_images();
-        // Of the first piece the replica knows nothing: it cannot ask for it again.
-        let first = self.images.outgoing.values_mut().filter(|out| {
-            let is_first = out.last.as_ref().is_some_and(|(piece, ..)| *piece == 0);
-            is_first && !out.is_reading && out.wants.is_none() && out.sent + ASK_AGAIN < now
-        });
-        first.for_each(|out| out.wants = Some(0));
+        // Of the first piece the replica knows nothing, and behind the last one it says once that it
+        // has all: it does not ask again.
+        for out in self.images.outgoing.values_mut() {
+            let is_due = !out.is_reading && out.wants.is_none() && out.sent + ASK_AGAIN < now;
+            if let Some((piece, is_last, _)) = out.last.as_ref().filter(|_| is_due)
+                && (*piece == 0 || *is_last)
+            {
+                out.wants = Some(*piece);
+            }
+        }
         let due = self.images.outgoing.iter();
         let due = due.filter(|(_, out)| out.wants.is_some() && out.not_before <= now);
         let due: Vec<(NodeId, GroupId)> = due.map(|(key, _)| *key).collect();
@@ -194,6 +209,7 @@ impl Core {
             // All of it is installed.
             let through = out.image.meta().slot;
             self.images.outgoing.remove(&(node, group));
+            self.images.joining.insert((node, group), (through, now));
             if let Some(group) = self.groups.get_mut(&group) {
                 group.consensus.image_sent(node, through);
             }
@@ -287,7 +303,7 @@ impl Core {
             return self.first_piece(from, group, piece);
         }
         let Some(incoming) = self.images.incoming.get(&group) else {
-            return;
+            return self.decline(from, group, piece);
         };
         let is_next = incoming.number == piece.image && incoming.next == piece.number;
         if !is_next || incoming.from != from {
@@ -329,13 +345,14 @@ impl Core {
             return;
         }
         if is_old {
-            let frame = Frame::ImageNext {
-                group,
-                image: number,
-                piece: UNWANTED,
-            };
-            return self.actions.push(Action::Send(from, frame.encode()));
+            return self.decline(from, group, piece);
         }
+        // One is under way from elsewhere. This sender offers its own again, while it may be wanted.
+        let is_alive = |known: &&Incoming| known.from != from && known.came + STALLED > self.now;
+        if known.is_some_and(|known| is_alive(&known)) {
+            return;
+        }
+        let former = known.map(|known| (known.from, known.number));
         match self.map.begin_install(group, &meta) {
             Ok(()) => {}
             // The state has passed it meanwhile.
@@ -359,7 +376,18 @@ impl Core {
             waiting,
         };
         self.images.incoming.insert(group, incoming);
+        if let Some((former, image)) = former {
+            self.actions.push(unwanted(former, group, image));
+        }
         self.ask_for_pieces();
+    }
+
+    /// An image is of no use, or is installed: where the state is as new, its sender is told.
+    fn decline(&mut self, from: NodeId, group: GroupId, piece: &Piece<'_>) {
+        let state = self.groups.get(&group);
+        if state.is_some_and(|g| !g.is_incomplete && g.applied >= piece.at.0) {
+            self.actions.push(unwanted(from, group, piece.image));
+        }
     }
 
     /// Writes the data of a piece, and returns its entries with the places that they have here.
@@ -538,6 +566,9 @@ impl Core {
             self.append(Kind::Base, id, slot.0, ballot, &[&head]);
         }
         self.errands.system_changed();
+        if id == GroupId::SYSTEM {
+            self.members_changed();
+        }
         let frame = Frame::ImageNext {
             group: id,
             image: incoming.number,

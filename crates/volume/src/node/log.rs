@@ -65,6 +65,11 @@ impl Log {
         (self.last(), ballot)
     }
 
+    /// How many entries it has.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The slot and ballot of the last entry up to `slot`, or of the base.
     pub(super) fn ballot_at(&self, slot: Slot) -> Option<Ballot> {
         match self.get(slot) {

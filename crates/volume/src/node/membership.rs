@@ -105,6 +105,7 @@ impl Core {
         self.router.set_groups(formation.groups);
         self.me.cluster = formation.cluster;
         self.formation = Some(formation);
+        self.members_changed();
         self.close_former_lives();
     }
 

@@ -62,11 +62,8 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
             block,
             checksum,
         } => {
-            let found = map.at_layer(work.group, layer, block);
-            let extent = found.map_err(ReadFailure::Failed)?;
-            let extent = extent.filter(|extent| extent.checksum == checksum);
-            let Some((extent, block_size)) = extent.zip(map.layer_block_size(work.group, layer))
-            else {
+            let found = map.with_checksum(work.group, layer, block, checksum);
+            let Some((extent, block_size)) = found.map_err(ReadFailure::Failed)? else {
                 return Err(ReadFailure::NoVolume);
             };
             let mut data = vec![0; block_size as usize];
@@ -87,6 +84,7 @@ fn bytes(
 ) -> Result<Vec<u8>, ReadFailure> {
     let block_size = map
         .source_block_size(group, source)
+        .map_err(ReadFailure::Failed)?
         .ok_or(ReadFailure::NoVolume)?;
     let block = u64::from(block_size);
     let end = offset + u64::from(length);
@@ -184,6 +182,7 @@ fn allocation(
 ) -> Result<Vec<(u64, bool)>, ReadFailure> {
     let block_size = map
         .source_block_size(group, source)
+        .map_err(ReadFailure::Failed)?
         .ok_or(ReadFailure::NoVolume)?;
     let block = u64::from(block_size);
     let end = offset + u64::from(length);

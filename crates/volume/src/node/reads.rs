@@ -108,7 +108,7 @@ impl Core {
             Ok(result) => Ok(result),
             Err(ReadFailure::NoVolume) => Err(Refusal::NoVolume),
             Err(ReadFailure::Rot { .. }) => Err(Refusal::Damaged),
-            // What a lack of descriptors or memory prevents now may succeed when it is asked again.
+            // It may succeed when it is asked again.
             Err(ReadFailure::Failed(error)) if error.may_pass() => Err(Refusal::Busy),
             Err(ReadFailure::Failed(error)) => Err(Refusal::Failed(error.to_string())),
         };

@@ -5,11 +5,10 @@
 use std::path::Path;
 
 use super::core::Core;
-use super::heal::Healing;
 use super::images::Images;
 use super::input::Action;
 use super::open::read_back;
-use super::running::{ReadFor, RunningRead};
+use super::running::ReadFor;
 use super::space::Vacuum;
 use crate::consensus::{Damage, Time};
 use crate::error::{Error, Result};
@@ -119,17 +118,7 @@ impl Core {
             freed,
             ..Vacuum::default()
         };
-        let healing = std::mem::take(&mut self.healing);
-        self.healing = Healing {
-            next: healing.next,
-            healed: healing.healed,
-            lost: healing.lost,
-            ..Healing::default()
-        };
-        let moves = healing.moves.into_iter().filter_map(|moved| moved.read);
-        let asked = healing.asked.into_values().filter_map(|asked| asked.read);
-        let given_up: Vec<(u64, RunningRead)> = moves.chain(asked).collect();
-        for (ticket, read) in given_up {
+        for (ticket, read) in self.healing.take_reads() {
             self.read_ended(ticket, read, Err(Refusal::Busy));
         }
         // What this node was to do itself is asked again.

@@ -1,8 +1,10 @@
 //! Space: the log is cut, segments that nothing refers to are removed, vacuum copies what is live
 //! out of segments that are mostly garbage, scrub checks every block.
 
+use std::collections::BTreeMap;
+
 use super::input::{LiveBlock, ReadFailure};
-use crate::command::Command;
+use crate::command::{Command, checksum};
 use crate::error::Error;
 use crate::extents::{HEADER_BYTES, Kind, Reader, RecordHeader};
 use crate::ids::{GroupId, LayerId};
@@ -11,8 +13,15 @@ use crate::place::Place;
 
 /// Bytes of a segment that vacuum reads at a time, and of blocks that scrub checks.
 pub(super) const PIECE_BYTES: u32 = 1 << 20;
+/// What a block counts for that is not checked.
+const PASSED_BYTES: u32 = 64;
 /// Milliseconds between two looks at what can be removed.
 pub(super) const LOOK: u64 = 100;
+/// A segment that vacuum has passed is not chosen again for so many milliseconds: what is live in it
+/// still cannot be moved now.
+pub(super) const PASS_AGAIN: u64 = 300_000;
+/// A scrub that could not read goes on after so many milliseconds.
+pub(super) const SCRUB_AGAIN: u64 = 1_000;
 /// Milliseconds without anything to write, after which the end is said to be durable.
 pub(super) const IDLE: u64 = 200;
 
@@ -26,6 +35,8 @@ pub(super) struct Vacuum {
     /// Blocks that the last or present scrub has checked.
     pub(super) scrubbed: u64,
     pub(super) copying: Option<Copying>,
+    /// The segments that were passed, and when.
+    pub(super) passed: BTreeMap<u32, u64>,
     pub(super) scrub: Option<Scrub>,
     pub(super) is_flushing: bool,
     pub(super) is_merging: bool,
@@ -110,6 +121,12 @@ pub(super) fn live_of(
     reader
         .read(start, &mut payload)
         .map_err(ReadFailure::Failed)?;
+    if checksum(&payload) != header.checksum {
+        // It may say other blocks than it has.
+        let path = reader.path(place.segment);
+        let error = Error::corruption(&path, u64::from(place.offset), "the payload is damaged");
+        return Err(ReadFailure::Failed(error));
+    }
     let (source, first, checksums, data, count) = match header.kind {
         Kind::Moved => {
             let Some((number, data)) = payload.split_first_chunk() else {
@@ -174,7 +191,9 @@ pub(super) fn by_map(
 ) -> Result<(Vec<LiveBlock>, Option<u32>), ReadFailure> {
     let mut blocks = map.live_blocks(Some(segment));
     while let Some(found) = blocks.next_block().map_err(ReadFailure::Failed)? {
-        let size = map.layer_block_size(found.group, found.layer).unwrap_or(0);
+        let Some(size) = size_of(map, found.group, found.layer)? else {
+            continue;
+        };
         let mut data = vec![0; size as usize];
         // Damaged bytes are healed when their checksum is seen to differ.
         drop(reader.read(found.extent.place, &mut data));
@@ -190,6 +209,14 @@ pub(super) fn by_map(
     Ok((live, None))
 }
 
+/// Bytes of a block; `None` where an image replaces the group's state, or the layer is gone.
+fn size_of(map: &Map, group: GroupId, layer: LayerId) -> Result<Option<u32>, ReadFailure> {
+    match map.layer_block_size(group, layer) {
+        Err(Error::Incomplete { .. }) => Ok(None),
+        size => size.map_err(ReadFailure::Failed),
+    }
+}
+
 /// Checks blocks of the map: returns those that are damaged, how many were checked, and the last
 /// one unless that was all.
 pub(super) fn read_scrub(
@@ -200,9 +227,13 @@ pub(super) fn read_scrub(
     let mut blocks = map.live_blocks_after(after);
     let (mut damaged, mut checked, mut bytes) = (Vec::new(), 0, 0);
     while let Some(found) = blocks.next_block().map_err(ReadFailure::Failed)? {
-        let size = map.layer_block_size(found.group, found.layer).unwrap_or(0);
-        let mut data = vec![0; size as usize];
-        match reader.read_block(found.extent.place, found.extent.checksum, &mut data) {
+        let size = size_of(map, found.group, found.layer)?;
+        let mut data = vec![0; size.unwrap_or(0) as usize];
+        let read = match size {
+            Some(_) => reader.read_block(found.extent.place, found.extent.checksum, &mut data),
+            None => Ok(()),
+        };
+        match read {
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) if error.is_damage() => damaged.push((
                 found.group,
@@ -213,8 +244,8 @@ pub(super) fn read_scrub(
             )),
             Err(error) => return Err(ReadFailure::Failed(error)),
         }
-        checked += 1;
-        bytes += u64::from(size);
+        checked += u64::from(size.is_some());
+        bytes += u64::from(size.unwrap_or(PASSED_BYTES));
         if bytes >= u64::from(PIECE_BYTES) {
             let last = Some((found.group, found.layer, found.block));
             return Ok(super::input::ReadResult::Scrubbed {

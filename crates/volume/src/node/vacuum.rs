@@ -6,10 +6,15 @@ use super::core::Core;
 use super::heal::Wanted;
 use super::input::{LiveBlock, ReadKind, ReadWork};
 use super::running::ReadFor;
-use super::space::{Copying, IDLE, LOOK, PIECE_BYTES, Scrub};
+use super::space::{Copying, IDLE, LOOK, PASS_AGAIN, PIECE_BYTES, SCRUB_AGAIN, Scrub};
+use crate::error::Error;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, LayerId, Slot};
 use crate::place::Place;
+
+/// So many entries of all logs are kept at most for replicas that get an image: each has some
+/// hundred bytes in memory.
+const MOST_ENTRIES: usize = 1 << 17;
 
 impl Core {
     /// Looks after space.
@@ -82,11 +87,20 @@ impl Core {
         let Some(old) = self.last_old_segment() else {
             return;
         };
+        let entries: usize = self.groups.values().map(|group| group.log.len()).sum();
         for (id, durable) in self.map.durable() {
             let Some(group) = self.groups.get_mut(&id) else {
                 continue;
             };
             let upto = group.log.last_within(old).min(durable).min(group.applied);
+            let consensus = &group.consensus;
+            let last = consensus.last().0;
+            let matched = |node| consensus.matched(node);
+            let needed = self.images.needs_log(id, self.now, last, matched);
+            let upto = match needed {
+                Some(needed) if entries < MOST_ENTRIES => upto.min(needed),
+                _ => upto,
+            };
             if upto > group.log.base().0 {
                 group.log.cut(upto);
                 group.consensus.cut(upto);
@@ -109,13 +123,19 @@ impl Core {
             }
             // The log may have been cut further than the map is durable, where an entry was
             // damaged.
-            let is_log = segment.slots.iter().any(|(id, slot)| {
-                let base = self.groups.get(id).map(|group| group.log.base().0);
+            let (mut is_log, mut is_state) = (false, false);
+            for (id, slot) in &segment.slots {
+                let Some(group) = self.groups.get(id) else {
+                    continue;
+                };
                 let have = durable.get(id).copied().unwrap_or_default();
-                base.is_some_and(|base| base.min(have).0 < *slot)
-            });
-            if is_log || !self.map.is_free(number) {
-                waits = true;
+                is_log |= group.log.base().0.min(have).0 < *slot;
+                is_state |= have.0 < *slot && *slot <= group.applied.0;
+            }
+            let is_free = self.map.is_free(number);
+            if is_log || !is_free {
+                // Only what is state becomes durable by that, and that of no incomplete group.
+                waits |= is_state || !is_free;
                 continue;
             }
             if self.images.pins(number) || segment.pins > 0 {
@@ -128,7 +148,7 @@ impl Core {
                     self.map.forget_segment(number);
                 }
                 // Not yet: nothing later is known to be durable.
-                Err(crate::error::Error::InUse { .. }) => {}
+                Err(Error::InUse { .. }) => {}
                 Err(error) => return self.fail(error),
             }
         }
@@ -162,10 +182,14 @@ impl Core {
         if !is_due(sizes, self.settings.live_percent) {
             return;
         }
+        let now = self.now;
+        let passed = &mut self.vacuum.passed;
+        passed.retain(|number, at| *at + PASS_AGAIN > now && of(*number) > 0);
         let candidates = segments.iter().filter(|segment| {
             let number = segment.number;
             // Those without live bytes are removed without copying.
-            number <= old && segment.is_removable && of(number) > 0
+            let has_live = of(number) > 0 && !passed.contains_key(&number);
+            number <= old && segment.is_removable && has_live
         });
         let share = |segment: &&crate::extents::SegmentInfo| {
             of(segment.number) * 1000 / segment.bytes.max(1)
@@ -216,7 +240,7 @@ impl Core {
             match self.map.at_layer(block.group, block.layer, block.block) {
                 // What the map says is right: a copy has no checksum of its own beside it.
                 Ok(Some(extent)) if extent.place == block.place && extent.checksum == sum => {
-                    self.rewrite(wanted, &block.data, None);
+                    self.rewrite(wanted, &block.data, false, None);
                 }
                 Ok(Some(extent)) if extent.place == block.place => {
                     let wanted = Wanted {
@@ -226,6 +250,11 @@ impl Core {
                     self.fetch_anew(wanted, None);
                 }
                 Ok(_) => {}
+                // An image replaces the state: a later pass finds what it has here.
+                Err(Error::Incomplete { .. }) => {}
+                Err(error) if error.may_pass() => {
+                    return self.end_pass();
+                }
                 Err(error) => return self.fail(error),
             }
         }
@@ -234,7 +263,7 @@ impl Core {
         let rate = self.settings.background_bytes.max(1);
         self.vacuum.not_before = self.now + bytes * 1000 / rate;
         match next {
-            None => self.vacuum.copying = None,
+            None => self.end_pass(),
             Some(next) => {
                 self.vacuum.copying = Some(Copying {
                     segment,
@@ -250,9 +279,22 @@ impl Core {
         match kind {
             ReadKind::Flush => self.vacuum.is_flushing = false,
             ReadKind::Merge => self.vacuum.is_merging = false,
-            ReadKind::Live { .. } if failed => self.vacuum.copying = None,
-            ReadKind::Scrub { .. } if failed => self.vacuum.scrub = None,
+            ReadKind::Live { .. } if failed => self.end_pass(),
+            ReadKind::Scrub { .. } if failed => {
+                // It goes on where it was.
+                if let Some(scrub) = &mut self.vacuum.scrub {
+                    scrub.is_reading = false;
+                    scrub.not_before = self.now + SCRUB_AGAIN;
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// The segment that was copied has been passed. What could not be moved stays in it.
+    fn end_pass(&mut self) {
+        if let Some(copying) = self.vacuum.copying.take() {
+            self.vacuum.passed.insert(copying.segment, self.now);
         }
     }
 

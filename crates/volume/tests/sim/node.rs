@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) epoch: u64,
     pub(crate) batch: Option<Batch>,
     pub(crate) reads: BTreeMap<u64, ReadWork>,
+    /// The nodes that it wants links to.
+    pub(crate) peers: BTreeSet<NodeId>,
     pub(crate) paused_until: u64,
     /// It starts again at this time.
     pub(crate) up_at: Option<u64>,
@@ -64,6 +66,7 @@ impl Node {
             epoch: 0,
             batch: None,
             reads: BTreeMap::new(),
+            peers: BTreeSet::new(),
             paused_until: 0,
             up_at: None,
             slow: 0,

@@ -111,6 +111,10 @@ impl World {
             };
             let status = core.status();
             assert_eq!(status.failed, "", "node {} fails without a fault", node.id);
+            let mut others = self.members.iter().filter(|other| **other != node.id);
+            if let Some(other) = others.find(|other| !node.peers.contains(other)) {
+                return Some(format!("node {} does not link to node {other}", node.id));
+            }
             let (map, _) = core.readers();
             if status.groups.len() != usize::from(self.settings.groups) + 1 {
                 return Some(format!("node {} does not have all groups", node.id));

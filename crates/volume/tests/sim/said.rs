@@ -160,7 +160,10 @@ impl World {
             if map.is_incomplete(found.group) {
                 continue;
             }
-            let size = map.layer_block_size(found.group, found.layer).unwrap_or(0);
+            let size = map
+                .layer_block_size(found.group, found.layer)
+                .unwrap()
+                .unwrap_or(0);
             data.resize(size as usize, 0);
             let extent = found.extent;
             let read = reader.read_block(extent.place, extent.checksum, &mut data);

@@ -573,3 +573,39 @@ fn a_node_that_did_not_take_over_is_not_asked_again_soon() {
     assert!((1..=2).contains(&asked), "asked {asked} times");
     world.end();
 }
+
+/// A world in which node 3 is linked again after the log was cut behind what it has.
+fn left_behind(settings: Settings) -> (World, GroupId) {
+    let mut world = World::new(settings);
+    let (group, one, three) = (GroupId(1), NodeId(1), NodeId(3));
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), one));
+    world.cut_off(three, 120_000, false);
+    let mut left = 400;
+    while !world.is_left_behind(group, three) {
+        assert!(all_write(&mut world, one, 60) && left > 0);
+        left -= 1;
+    }
+    world.cut_off(three, 0, false);
+    (world, group)
+}
+
+/// Node 3 has as much of a group as its leader, or nearly so.
+fn is_close(world: &mut World, group: GroupId) -> bool {
+    let [one, three] = [NodeId(1), NodeId(3)].map(|id| world.log_of(id, group).unwrap().1);
+    !is_incomplete(world, NodeId(3), group) && three.0 + 64 > one.0
+}
+
+/// That a replica has all of an image was said once, and for a minute it was sent nothing.
+#[test]
+fn that_an_image_is_installed_may_be_lost() {
+    let (mut world, group) = left_behind(calm_settings());
+    world.trap(NodeId(3), (Cue::Installed, group), 0, Then::Lose, None);
+    world.run_for(1000);
+    assert!(world.traps.is_empty(), "the message is lost");
+    assert!(all_write(&mut world, NodeId(1), 500));
+    world.run_for(2000);
+    assert!(is_close(&mut world, group));
+    let [one, three] = [NodeId(1), NodeId(3)].map(|id| world.log_of(id, group).unwrap().1);
+    assert_eq!(one, three);
+    world.end();
+}

@@ -166,7 +166,7 @@ impl World {
         let installs = self.has_installed(from, &frame);
         for (at, trap) in self.traps.iter_mut().enumerate() {
             let is_cue = match trap.cue {
-                Cue::Installed => installs,
+                Cue::Installed => installs.is_some_and(|of| trap.group.is_none_or(|g| g == of)),
                 cue => is_cue(&frame, cue, trap.group),
             };
             if !is_of(trap) || !is_cue {
@@ -184,14 +184,14 @@ impl World {
         self.spring(from, &trap)
     }
 
-    /// The frame says that its sender has installed all of an image.
-    fn has_installed(&self, from: NodeId, frame: &Frame) -> bool {
+    /// The group of which the frame says that its sender has installed all of an image.
+    fn has_installed(&self, from: NodeId, frame: &Frame) -> Option<GroupId> {
         let Frame::ImageNext { group, piece, .. } = frame else {
-            return false;
+            return None;
         };
-        let core = self.nodes[from.0 as usize - 1].core.as_ref();
-        let is_whole = core.is_some_and(|core| !core.readers().0.is_incomplete(*group));
-        is_whole && *piece > 0 && *piece < u64::MAX
+        let core = self.nodes[from.0 as usize - 1].core.as_ref()?;
+        let is_whole = !core.readers().0.is_incomplete(*group);
+        (is_whole && *piece > 0 && *piece < u64::MAX).then_some(*group)
     }
 
     fn spring(&mut self, id: NodeId, trap: &Trap) -> Fate {

@@ -253,7 +253,9 @@ impl World {
             assert_eq!(found, wanted, "volumes at node {id}");
             for (volume, is_live) in &numbers {
                 for group in &groups {
-                    let size = map.source_block_size(*group, Source::Volume(*volume));
+                    let size = map
+                        .source_block_size(*group, Source::Volume(*volume))
+                        .unwrap();
                     assert_eq!(
                         size.is_some(),
                         *is_live,
@@ -272,7 +274,10 @@ impl World {
             let mut counted = std::collections::BTreeMap::new();
             let mut blocks = map.live_blocks(None);
             while let Some(found) = blocks.next_block().unwrap() {
-                let size = map.layer_block_size(found.group, found.layer).unwrap_or(0);
+                let size = map
+                    .layer_block_size(found.group, found.layer)
+                    .unwrap()
+                    .unwrap_or(0);
                 *counted.entry(found.extent.place.segment).or_insert(0) += u64::from(size);
             }
             assert_eq!(map.usage(), counted, "live bytes of segments at node {id}");

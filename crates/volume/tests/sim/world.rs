@@ -7,7 +7,7 @@ use esker_sim::world as sim;
 use esker_volume::command::checksum;
 use esker_volume::consensus;
 use esker_volume::ids::{GroupId, NodeId, Slot};
-use esker_volume::node::input::{Action, Input, ReadKind};
+use esker_volume::node::input::{Action, Input, ReadFailure, ReadKind, ReadResult};
 use esker_volume::node::reading;
 use esker_volume::wire::Frame;
 
@@ -32,6 +32,8 @@ pub(crate) enum Event {
     /// What follows from inputs that came together is carried out.
     Settle(NodeId, u64),
     Read(NodeId, u64, u64),
+    /// What a read has found reaches the node.
+    ReadDone(NodeId, u64, u64, Result<ReadResult, ReadFailure>),
     Dial,
     /// The second node hears that the connection of the first one has ended.
     Ended(NodeId, NodeId, u64),
@@ -262,6 +264,7 @@ impl World {
             | Event::DiskFailed(id, ..)
             | Event::Settle(id, _)
             | Event::Read(id, ..)
+            | Event::ReadDone(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
             Event::Dial
             | Event::Up(_)
@@ -321,6 +324,11 @@ impl World {
             }
             Event::Settle(id, epoch) => self.settle(id, epoch),
             Event::Read(id, epoch, ticket) => self.run_read(id, epoch, ticket),
+            Event::ReadDone(id, epoch, ticket, result) => {
+                if self.node(id).epoch == epoch {
+                    self.input(id, Input::ReadDone(ticket, result));
+                }
+            }
             Event::Dial => self.dial(),
             Event::Ended(from, to, epoch) => {
                 let link = self.net.link(from, to);
@@ -441,7 +449,15 @@ impl World {
         if is_writing && matches!(work.kind, ReadKind::Live { .. }) {
             self.plot_moves(id);
         }
-        self.input(id, Input::ReadDone(ticket, result));
+        // The node may do much between what vacuum or scrub reads and that it hears of it.
+        let is_upkeep = matches!(work.kind, ReadKind::Live { .. } | ReadKind::Scrub { .. });
+        match is_upkeep && self.random.bool() {
+            true => {
+                let later = self.random.u64(..=2 * self.settings.sync);
+                self.after(later, Event::ReadDone(id, epoch, ticket, result));
+            }
+            false => self.input(id, Input::ReadDone(ticket, result)),
+        }
     }
 
     /// Starts a node.
@@ -529,7 +545,10 @@ impl World {
                     self.after(takes, Event::Read(id, epoch, ticket));
                 }
                 Action::Answer { ticket, result, .. } => self.answered(ticket, result),
-                Action::Peers(_) => {}
+                Action::Peers(peers) => {
+                    let peers = peers.into_iter().map(|(node, _)| node);
+                    self.node(id).peers = peers.collect();
+                }
                 Action::End(connection) => self.ended(id, connection),
             }
         }
