@@ -68,6 +68,7 @@ impl Core {
         }
         if self.is_mended(through, chosen) {
             self.damage = None;
+            out.push(Output::Mended);
         }
         let damaged = self.damage.is_some();
         let message = Message::Accepted {

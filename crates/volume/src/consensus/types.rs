@@ -103,6 +103,8 @@ pub enum Output {
     },
     /// Append entries to the log on disk. They replace those from the first one's slot on.
     Append(Vec<Meta>),
+    /// With what was appended before, the log has all that was lost.
+    Mended,
     /// Everything up to this slot is chosen.
     Chosen(Slot),
     /// A read may be answered from the state at this slot or later; or this replica does not lead,

@@ -311,6 +311,7 @@ impl Core {
                     self.append_entry(id, meta.slot, meta.ballot, body);
                 }
             }
+            Output::Mended => self.mended(id),
             Output::Chosen(slot) => {
                 if let Some(group) = self.groups.get_mut(&id) {
                     group.chosen = group.chosen.max(slot);

@@ -219,6 +219,23 @@ impl Core {
         });
         // At the next start these bytes may be readable: the disk says what does not count, before
         // it gets a part of what is restored.
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.damage = group.damage.max(group.consensus.damage());
+            self.append_head(id);
+        }
+    }
+
+    /// What was lost of a group is on disk again, with what was appended before. Until then segments
+    /// begin with what is missing, also where the protocol has seen the entries.
+    pub(super) fn mended(&mut self, id: GroupId) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.damage = None;
+            self.append_head(id);
+        }
+    }
+
+    /// Writes where a group stands, as at the beginning of a segment.
+    pub(super) fn append_head(&mut self, id: GroupId) {
         if let Some(group) = self.groups.get(&id) {
             let (last, ballot) = group.log.last_entry();
             let head = super::heads::head(group, last);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::leader::{Leader, Origin};
 use super::log::Log;
-use crate::consensus::{self, Time};
+use crate::consensus::{self, Damage, Time};
 use crate::ids::{Ballot, GroupId, Slot};
 use crate::wire::Source;
 
@@ -38,6 +38,8 @@ pub(super) struct Group {
     pub(super) reads: VecDeque<(Slot, PendingRead)>,
     /// The state is incomplete until an image is installed.
     pub(super) is_incomplete: bool,
+    /// What was lost, as the disk is to say: until what mends it is there, too.
+    pub(super) damage: Option<Damage>,
     /// When the state was known to have everything that the leader had.
     pub(super) was_current: Option<Time>,
     /// What the leader of this ballot had, and when it said so: the state is not that far yet.

@@ -51,7 +51,7 @@ pub(super) fn head(group: &Group, slot: Slot) -> Vec<u8> {
     group.consensus.members_at(slot).encode(&mut head);
     put_varint(
         &mut head,
-        match group.consensus.damage() {
+        match group.damage.max(group.consensus.damage()) {
             None => 0,
             Some(Damage::Unknown) => 1,
             Some(Damage::Through(slot)) => slot.0.saturating_add(2),

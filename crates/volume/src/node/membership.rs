@@ -89,11 +89,14 @@ impl Core {
         self.formed_at = self.extents.end();
         let ids = std::iter::once(GroupId::SYSTEM).chain((1..=formation.groups).map(GroupId));
         let positions = self.map.positions();
+        let has_state = |(id, position): (&GroupId, &(Slot, Ballot))| {
+            position.0 > Slot(0) || self.map.is_incomplete(*id)
+        };
+        // A disk that was used before has lost the record of the formation, and maybe more.
+        let was_used = self.was_used || positions.iter().any(has_state);
         for id in ids {
             let position = positions.get(&id).copied().unwrap_or_default();
             let (me, settings, now) = (&self.me, &self.settings, self.now);
-            // A disk that was used before has lost the record of the formation, and maybe more.
-            let was_used = self.was_used || position.0 > Slot(0);
             let used = was_used.then(|| super::open::Former {
                 position,
                 is_incomplete: self.map.is_incomplete(id),
@@ -101,6 +104,10 @@ impl Core {
             });
             let group = super::open::joined(me, settings, id, &formation, now, used);
             self.groups.insert(id, group);
+            if was_used {
+                // Before anything is accepted the disk says that it does not know what was.
+                self.append_head(id);
+            }
         }
         self.router.set_groups(formation.groups);
         self.me.cluster = formation.cluster;

@@ -101,7 +101,10 @@ struct Reading {
     groups: BTreeMap<GroupId, Recovered>,
     formation: Option<Formation>,
     life: u64,
+    /// What was lost of the groups is not known.
     all_damaged: bool,
+    /// The last segment with such a loss.
+    unknown_in: Option<u32>,
 }
 
 /// Opens the node's folder, and formats it where there is none.
@@ -166,20 +169,24 @@ pub(super) fn read_back(
 ) -> Result<ReadBack> {
     let segments = home.segments();
     let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
-    let from = first_segment(&home.fs, &segments, &applied, settings.log_segments)?;
-    let mut reading = Reading {
-        applied,
-        groups: BTreeMap::new(),
-        formation: None,
-        life: 0,
-        all_damaged: false,
-    };
+    let begin = first_segment(&home.fs, &segments, &applied, settings.log_segments)?;
     let sizes = crate::extents::Settings {
         segment_bytes: settings.segment_bytes,
     };
-    let extents = Extents::open(home.fs.clone(), &segments, sizes, from, &mut |found| {
-        reading.found(found)
-    })?;
+    let read_from = |from| {
+        let mut reading = Reading::new(applied.clone());
+        let visit = &mut |found: Found<'_>| reading.found(found);
+        let extents = Extents::open(home.fs.clone(), &segments, sizes, from, visit)?;
+        Ok::<_, crate::error::Error>((extents, reading))
+    };
+    let (mut extents, mut reading) = read_from(begin.map(|begin| begin.from))?;
+    if let Some(begin) = begin
+        && reading.all_damaged
+        && reading.unknown_in < Some(begin.first)
+    {
+        // What was lost lies before what the state lacks, and that says where all groups stand.
+        (extents, reading) = read_from(Some(begin.first))?;
+    }
     let formation = reading.formation.take();
     let mut groups = BTreeMap::new();
     if let Some(formation) = &formation {
@@ -223,6 +230,15 @@ pub(super) fn ids(groups: u16) -> impl Iterator<Item = GroupId> {
     (0..=groups).map(GroupId)
 }
 
+/// Where reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Begin {
+    /// The segment to read from.
+    from: u32,
+    /// Behind the beginning of this one lies everything that the map lacks.
+    first: u32,
+}
+
 /// The segment to read from: one behind whose beginning lies everything that the map lacks, and
 /// some before it.
 fn first_segment(
@@ -230,7 +246,7 @@ fn first_segment(
     dir: &Path,
     applied: &BTreeMap<GroupId, (Slot, Ballot)>,
     more: u32,
-) -> Result<Option<u32>> {
+) -> Result<Option<Begin>> {
     let numbers = crate::extents::numbers(fs.clone(), dir)?;
     // Where its beginning is damaged, an earlier one is taken.
     let begins_within_state = |number: u32| {
@@ -239,7 +255,8 @@ fn first_segment(
             let have = applied.get(&head.group).map_or(Slot(0), |(slot, _)| *slot);
             head.group == NODE || Slot(head.slot) <= have
         };
-        !heads.is_empty() && heads.iter().all(reaches)
+        // A segment that was begun without a cluster says nothing of groups.
+        heads.iter().any(|head| head.group != NODE) && heads.iter().all(reaches)
     };
     // The last one may not be durable, and have its beginning in part: it is void then, and what it
     // should have said lies in those before.
@@ -256,10 +273,21 @@ fn first_segment(
         }
         from = number;
     }
-    Ok(Some(from))
+    Ok(Some(Begin { from, first }))
 }
 
 impl Reading {
+    fn new(applied: BTreeMap<GroupId, (Slot, Ballot)>) -> Reading {
+        Reading {
+            applied,
+            groups: BTreeMap::new(),
+            formation: None,
+            life: 0,
+            all_damaged: false,
+            unknown_in: None,
+        }
+    }
+
     fn found(&mut self, found: Found<'_>) -> Result<()> {
         match found {
             Found::Record {
@@ -289,7 +317,14 @@ impl Reading {
                 }
                 Kind::Moved | Kind::Sync => {}
             },
-            Found::Loss { groups, .. } => self.loss(&groups),
+            Found::Loss {
+                groups, segment, ..
+            } => {
+                if self.loss(&groups) {
+                    self.all_damaged = true;
+                    self.unknown_in = Some(segment);
+                }
+            }
         }
         Ok(())
     }
@@ -385,7 +420,8 @@ impl Reading {
         }
     }
 
-    fn loss(&mut self, loss: &Loss) {
+    /// True where it is not known what was lost of the groups.
+    fn loss(&mut self, loss: &Loss) -> bool {
         match loss {
             Loss::Record(header) if header.kind == Kind::Entry => {
                 let (id, slot) = (header.group, Slot(header.slot));
@@ -404,8 +440,9 @@ impl Reading {
             // A copy: its block is healed when it is read. A segment without records: nothing.
             Loss::Record(header) if matches!(header.kind, Kind::Moved | Kind::Sync) => {}
             Loss::Header => {}
-            Loss::Record(_) | Loss::Unknown { .. } => self.all_damaged = true,
+            Loss::Record(_) | Loss::Unknown { .. } => return true,
         }
+        false
     }
 }
 
@@ -439,9 +476,10 @@ impl Building<'_> {
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
         }
-        let cut_off = found
-            .cut_off
-            .or(all_damaged.then_some((applied, applied_ballot)));
+        let cut_off = match all_damaged {
+            true => Some((applied, applied_ballot)),
+            false => found.cut_off,
+        };
         let (applied, applied_ballot) = match cut_off {
             _ if !is_incomplete => (applied, applied_ballot),
             // Without a state, the log is whole nevertheless: an image will join it.
@@ -466,8 +504,9 @@ impl Building<'_> {
             // The log may have ended anywhere.
             damage = Some(Damage::Unknown);
         }
-        if found.log.base().0 > applied || is_elsewhere {
-            // The log begins behind the state, or ends before it: what joins them was damaged.
+        if all_damaged || found.log.base().0 > applied || is_elsewhere {
+            // The log begins behind the state, or ends before it: what joins them was damaged. Where
+            // it is not known what was lost, entries that follow each other may be of two logs.
             if !is_joined {
                 damage = damage.max(Some(Damage::Through(found.last_placed)));
             }
@@ -528,6 +567,7 @@ impl Building<'_> {
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
         let durable = log.last();
+        let damage = start.damage;
         let consensus = consensus::Core::new(self.settings.consensus.clone(), start);
         Group {
             id: self.id,
@@ -541,6 +581,7 @@ impl Building<'_> {
             ready_at: Slot(0),
             reads: std::collections::VecDeque::new(),
             is_incomplete,
+            damage,
             was_current: None,
             told: None,
         }

@@ -5,13 +5,17 @@ use super::*;
 const GROUP: GroupId = GroupId(1);
 
 fn read() -> Reading {
-    Reading {
-        applied: BTreeMap::new(),
-        groups: BTreeMap::new(),
-        formation: None,
-        life: 0,
-        all_damaged: false,
-    }
+    Reading::new(BTreeMap::new())
+}
+
+fn lose(reading: &mut Reading, groups: Loss) {
+    let (segment, offset) = (1, 0);
+    let found = Found::Loss {
+        segment,
+        offset,
+        groups,
+    };
+    reading.found(found).unwrap();
 }
 
 fn header(kind: Kind, slot: u64, ballot: u64) -> RecordHeader {
@@ -70,7 +74,8 @@ fn built_of(reading: &mut Reading, applied: u64, is_changed: bool, is_image: boo
     };
     let found = reading.groups.remove(&GROUP).unwrap();
     let ballot = found.log.ballot_at(Slot(applied)).unwrap_or(Ballot(1));
-    built.recovered(found, (Slot(applied), ballot), false, false)
+    let all_damaged = reading.all_damaged;
+    built.recovered(found, (Slot(applied), ballot), all_damaged, false)
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn entries_that_replace_some_of_a_segment_before_replace_those_behind_them() {
 
 /// A record of an entry whose payload has rotted.
 fn rotten(reading: &mut Reading, slot: u64) {
-    reading.loss(&Loss::Record(header(Kind::Entry, slot, 1)));
+    lose(reading, Loss::Record(header(Kind::Entry, slot, 1)));
 }
 
 #[test]
@@ -381,7 +386,7 @@ fn a_segment_that_was_begun_in_part_is_not_where_reading_begins() {
     );
     // Nothing is state yet.
     let from = first_segment(&fs, dir, &BTreeMap::new(), 1).unwrap();
-    assert!(from.is_none_or(|from| from == 1), "{from:?}");
+    assert!(from.is_none_or(|from| from.from == 1), "{from:?}");
 }
 
 #[test]
@@ -408,13 +413,46 @@ fn reading_does_not_begin_where_the_log_was_longer_than_the_state() {
     }
     let first = |applied, more| {
         let applied = [(GROUP, (Slot(applied), Ballot(1)))].into();
-        first_segment(&fs, dir, &applied, more).unwrap()
+        let begin = first_segment(&fs, dir, &applied, more).unwrap();
+        begin.map(|begin| begin.from)
     };
     assert_eq!(first(138, 0), Some(4));
     assert_eq!(first(138, 1), Some(3));
     assert_eq!(first(138, 9), Some(3));
     assert_eq!(first(150, 9), Some(1));
     assert_eq!(first(100, 9), Some(1));
+}
+
+/// A segment that was begun when the disk knew of no cluster was taken to begin within the state.
+#[test]
+fn reading_does_not_begin_where_nothing_is_said_of_groups() {
+    let fs: Arc<dyn Fs> = Arc::new(esker_sim::memory::Memory::new());
+    let dir = Path::new("/node/segments");
+    Extents::format(fs.clone(), dir, DiskId(1)).unwrap();
+    let sizes = crate::extents::Settings { segment_bytes: 1 };
+    let mut extents = Extents::open(fs.clone(), dir, sizes, None, &mut |_| Ok(())).unwrap();
+    for slot in [Some(90), None, Some(95)] {
+        let head = |group, slot| crate::extents::Head {
+            group,
+            slot,
+            ballot: Ballot(1),
+            payload: Vec::new(),
+        };
+        let of_group = slot.map(|slot| head(GROUP, slot));
+        let mut heads = || {
+            [Some(head(NODE, 0)), of_group.clone()]
+                .into_iter()
+                .flatten()
+                .collect()
+        };
+        let (kind, ballot) = (Kind::Vote, Ballot(1));
+        let appended = extents.append(kind, GROUP, 0, ballot, &[], &mut heads);
+        appended.unwrap();
+        let end = extents.take_batch().unwrap().run().unwrap();
+        extents.batch_done(end);
+    }
+    let applied = [(GROUP, (Slot(50), Ballot(1)))].into();
+    assert_eq!(first_segment(&fs, dir, &applied, 0).unwrap(), None);
 }
 
 /// What the group has whose state is being replaced by an image.
@@ -468,4 +506,77 @@ fn without_a_state_a_log_does_not_begin_behind_what_was_lost() {
     let group = without_a_state(&mut reading);
     assert!(!group.consensus.is_damaged());
     assert_eq!((group.log.base().0, group.log.last()), (Slot(2), Slot(6)));
+}
+
+/// What said that a log ended, and the entry behind that, were lost: the entries before and behind
+/// were taken for one log.
+#[test]
+fn entries_before_and_behind_an_unknown_loss_are_no_log() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    (1..=6).for_each(|slot| entry(&mut reading, slot));
+    lose(&mut reading, Loss::Unknown { bytes: 300 });
+    (6..=7).for_each(|slot| replacing(&mut reading, slot));
+    let group = built(&mut reading, 3, false);
+    assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+    assert_eq!((group.log.base().0, group.log.last()), (Slot(3), Slot(3)));
+}
+
+#[test]
+fn without_a_state_nothing_is_known_where_it_is_not_known_what_was_lost() {
+    let mut reading = read();
+    reading.all_damaged = true;
+    base(&mut reading, 7, 1);
+    entry(&mut reading, 8);
+    rotten(&mut reading, 9);
+    entry(&mut reading, 10);
+    base(&mut reading, 10, 1);
+    let group = without_a_state(&mut reading);
+    assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+    assert_eq!(group.log.base(), (Slot(0), Ballot(0)));
+    assert_eq!(group.chosen, Slot(0));
+}
+
+/// A segment that began amid the entries that mend said that nothing is missing: where those behind
+/// were torn, they were forgotten.
+#[test]
+fn a_segment_says_what_was_lost_until_what_mends_it_is_there() {
+    let mut reading = read();
+    let mut payload = vec![1, 0];
+    Members::default().encode(&mut payload);
+    payload.push(12);
+    reading.base(&header(Kind::Base, 4, 1), &payload);
+    let mut group = built(&mut reading, 4, false);
+    let lost = Some(Damage::Through(Slot(10)));
+    assert_eq!(group.consensus.damage(), lost);
+    let metas = (5..=10).map(|slot| Meta {
+        slot: Slot(slot),
+        ballot: Ballot(1),
+        bytes: 1,
+        members: None,
+    });
+    let message = consensus::Message::Accept {
+        ballot: Ballot(1),
+        previous: (Slot(4), Ballot(1)),
+        entries: metas.collect(),
+        chosen: Slot(10),
+        last: Slot(10),
+        round: 1,
+    };
+    let mut out = Vec::new();
+    group.consensus.receive(1, NodeId(2), message, &mut out);
+    assert_eq!(group.consensus.damage(), None);
+    let said = |group: &Group| {
+        let head = crate::node::heads::head(group, Slot(7));
+        decode_head(&head).unwrap().damage
+    };
+    assert_eq!(said(&group), lost);
+    let at = |of: &consensus::Output| out.iter().position(|output| output == of);
+    let mended = at(&consensus::Output::Mended).unwrap();
+    let appended = out
+        .iter()
+        .position(|output| matches!(output, consensus::Output::Append(_)));
+    assert!(appended.unwrap() < mended);
+    group.damage = None;
+    assert_eq!(said(&group), None);
 }

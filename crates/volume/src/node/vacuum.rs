@@ -149,6 +149,7 @@ impl Core {
                 }
                 // Not yet: nothing later is known to be durable.
                 Err(Error::InUse { .. }) => {}
+                Err(error) if error.may_pass() => {}
                 Err(error) => return self.fail(error),
             }
         }

@@ -33,6 +33,9 @@ const BASE: u8 = 3;
 const MEMBERS: u8 = 6;
 const NODE: GroupId = GroupId(u16::MAX);
 
+/// Bytes of a sector of the disk.
+const SECTOR_BYTES: usize = 512;
+
 /// The records of a segment.
 fn records(path: &Path, bytes: &[u8], disk: DiskId) -> Vec<Record> {
     let name = path.file_stem().and_then(|name| name.to_str());
@@ -137,6 +140,9 @@ impl World {
             return;
         }
         count("rot");
+        if kind & 32 != 0 {
+            return self.rot_sector(&known);
+        }
         for _ in 0..=kind % 3 {
             let record = known[self.random.usize(..known.len())].clone();
             // In the header, in the payload, or some bytes anywhere.
@@ -151,6 +157,27 @@ impl World {
             };
             self.damage(&record, from, many);
         }
+    }
+
+    /// A sector of a segment changes, of several records where they are short.
+    fn rot_sector(&mut self, known: &[Record]) {
+        let record = known[self.random.usize(..known.len())].clone();
+        let of_path = known.iter().filter(|other| other.path == record.path);
+        let end = of_path.map(|other| other.at + other.length).max();
+        let from = record.at + self.random.usize(..record.length);
+        let sector = from & !(SECTOR_BYTES - 1);
+        let from = sector.max(FIRST_RECORD as usize);
+        let end = end.map_or(sector, |end| end.min(sector + SECTOR_BYTES));
+        let memory = self.node(self.victim()).memory.clone();
+        let Some(mut bytes) = memory.read(&record.path) else {
+            return;
+        };
+        for byte in bytes.iter_mut().take(end).skip(from) {
+            *byte ^= self.random.u8(1..);
+        }
+        let path = record.path.display();
+        self.say(|| format!("  rot at {path}:{from}..{end}"));
+        memory.write(&record.path, &bytes);
     }
 
     /// All that says what cluster the victim's disk belongs to changes, and it is started again.

@@ -268,7 +268,7 @@ impl World {
                     assert!(slot >= at_least, "a read at {slot} misses {at_least}");
                 }
             }
-            Output::Leadership => {}
+            Output::Leadership | Output::Mended => {}
             Output::NeedsImage(to) => {
                 self.begin_image(id, to);
             }
