@@ -169,8 +169,8 @@ impl Error {
         }
     }
 
-    /// True for a read that failed though nothing is known to be wrong with the bytes: for a lack of
-    /// file descriptors or memory, or while an image replaces the state.
+    /// True for a read that failed though nothing is known to be wrong with the bytes: for a lack
+    /// of file descriptors or memory, or while an image replaces the state.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Error::Incomplete { .. } => true,

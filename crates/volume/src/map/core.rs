@@ -36,8 +36,17 @@ pub(super) struct Writer {
     pub(super) system: Arc<System>,
     /// Up to which block the layer was merged or dropped.
     pub(super) merged: Option<(GroupId, LayerId, u64)>,
+    /// The images whose installation has begun, while entries of the former state are left.
+    pub(super) clearing: BTreeMap<GroupId, Clearing>,
     /// The images that are being installed.
     pub(super) installing: BTreeMap<GroupId, ImageMeta>,
+}
+
+/// An image whose installation has begun, while entries of the former state are left.
+pub(super) struct Clearing {
+    pub(super) meta: ImageMeta,
+    /// Where the next ones may be: what is before was removed.
+    pub(super) next: (LayerId, u64),
 }
 
 /// What writers know of a group.
@@ -119,6 +128,7 @@ impl Map {
             usage: Usage::new(loaded.usage),
             system: Arc::new(loaded.system),
             merged: None,
+            clearing: BTreeMap::new(),
             installing: BTreeMap::new(),
         };
         let groups = writer.groups.iter();

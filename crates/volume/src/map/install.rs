@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::core::{Map, Plan, Writer};
+use super::core::{Clearing, Map, Plan, Writer};
 use super::entries::{self, Extent};
 use super::image::{ImageEntry, ImageMeta};
 use super::sessions::Change;
@@ -16,12 +16,12 @@ const PIECE: usize = 4096;
 
 impl Map {
     /// Begins to replace the state of a group. The group is incomplete from now on, across crashes
-    /// too, until [`Map::finish_install`]; its entries are removed. An installation that had begun
-    /// begins again.
+    /// too, until [`Map::finish_install`]. [`Map::clear_former`] comes next. An installation that
+    /// had begun begins again.
     ///
     /// # Errors
     /// [`Error::OldImage`] where the group has applied more than the image (nothing has changed
-    /// then); what reading and writing the engine fails with. The group may be incomplete then.
+    /// then); what writing the engine fails with. The group may be incomplete then.
     pub fn begin_install(&self, group: GroupId, meta: &ImageMeta) -> Result<()> {
         let mut writer = self.writer.lock();
         let applied = writer.groups.get(&group).map(|state| state.status.slot);
@@ -44,43 +44,83 @@ impl Map {
             ..Plan::default()
         };
         self.commit(&mut writer, group, plan)?;
-        let layers = writer.groups.get(&group).map(|g| g.layers.clone());
-        for layer in layers.iter().flat_map(|layers| layers.layers.keys()) {
-            self.clear(&mut writer, group, *layer)?;
+        let (meta, next) = (meta.clone(), (LayerId(0), 0));
+        writer.clearing.insert(group, Clearing { meta, next });
+        Ok(())
+    }
+
+    /// Removes some `most` entries of the former state. True when none is left: then the entries of
+    /// the image may be put.
+    ///
+    /// # Errors
+    /// [`Error::NotInstalling`] where no installation has begun, and what reading and writing the
+    /// engine fails with.
+    pub fn clear_former(&self, group: GroupId, most: usize) -> Result<bool> {
+        for _ in 0..most.div_ceil(PIECE).max(1) {
+            // Others write in between.
+            if self.clear_piece(group)? {
+                return Ok(true);
+            }
         }
+        Ok(false)
+    }
+
+    fn clear_piece(&self, group: GroupId) -> Result<bool> {
+        let mut writer = self.writer.lock();
+        if writer.installing.contains_key(&group) {
+            return Ok(true);
+        }
+        let clearing = writer.clearing.get(&group);
+        let (layer, block) = clearing.ok_or(Error::NotInstalling { group })?.next;
+        let layers = writer.groups.get(&group).map(|g| g.layers.clone());
+        let layers = layers.unwrap_or_default();
+        let Some((layer, found)) = layers.layers.range(layer..).next() else {
+            return self.cleared(&mut writer, group).map(|()| true);
+        };
+        let (layer, size) = (*layer, i64::from(found.block_size));
+        let from = if clearing.is_some_and(|c| c.next.0 == layer) {
+            block
+        } else {
+            0
+        };
+        let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
+        let of = (group, layer);
+        let mut cursor = LayerCursor::new(store, &snapshot, of, (from..).into(), READAHEAD)?;
+        let (mut plan, mut next) = (Plan::default(), (LayerId(layer.0.saturating_add(1)), 0));
+        for count in 0..=PIECE {
+            let Some((block, value)) = cursor.entry() else {
+                break;
+            };
+            if count == PIECE {
+                next = (layer, block);
+                break;
+            }
+            if let Some(extent) = value {
+                plan.count(extent.place.segment, -size);
+            }
+            plan.batch
+                .delete(store.map, &entries::key(group, layer, block))?;
+            cursor.advance(store)?;
+        }
+        self.commit(&mut writer, group, plan)?;
+        if let Some(clearing) = writer.clearing.get_mut(&group) {
+            clearing.next = next;
+        }
+        Ok(false)
+    }
+
+    /// No entry is left of the former state.
+    fn cleared(&self, writer: &mut Writer, group: GroupId) -> Result<()> {
+        let clearing = writer.clearing.get(&group);
+        let meta = clearing.ok_or(Error::NotInstalling { group })?.meta.clone();
         // Sizes of blocks are known across a crash.
         let plan = Plan {
             layers: Some(meta.layers.clone()),
             ..Plan::default()
         };
-        self.commit(&mut writer, group, plan)?;
-        writer.installing.insert(group, meta.clone());
-        Ok(())
-    }
-
-    fn clear(&self, writer: &mut Writer, group: GroupId, layer: LayerId) -> Result<()> {
-        let Some(state) = writer.groups.get(&group) else {
-            return Ok(());
-        };
-        let size = i64::from(state.layers.block_size(layer));
-        let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
-        let of = (group, layer);
-        let mut cursor = LayerCursor::new(store, &snapshot, of, (0..).into(), READAHEAD)?;
-        while cursor.entry().is_some() {
-            let mut plan = Plan::default();
-            for _ in 0..PIECE {
-                let Some((block, value)) = cursor.entry() else {
-                    break;
-                };
-                if let Some(extent) = value {
-                    plan.count(extent.place.segment, -size);
-                }
-                plan.batch
-                    .delete(store.map, &entries::key(group, layer, block))?;
-                cursor.advance(store)?;
-            }
-            self.commit(writer, group, plan)?;
-        }
+        self.commit(writer, group, plan)?;
+        writer.clearing.remove(&group);
+        writer.installing.insert(group, meta);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Chosen commands become state, in the order of slots, and requests are answered.
 
 use super::core::Core;
+use super::leader::Landed;
 use crate::command::Command;
 use crate::ids::{GroupId, Slot, VolumeId};
 use crate::map::{Applied, Outcome, Refusal as MapRefusal};
@@ -106,11 +107,14 @@ impl Core {
             }
             _ => Vec::new(),
         };
-        let origin = landed.and_then(|landed| landed.origin);
-        if let Some(origin) = origin {
+        if let Some(Landed {
+            origin: Some(origin),
+            by,
+        }) = landed
+        {
             let result = result(applied.outcome, slot);
             match written(command).filter(|_| applied.held && result.is_ok()) {
-                Some(volume) => group.leader.hold(volume, origin, result),
+                Some(volume) => group.leader.hold(volume, (origin, by), result),
                 None => self.answer(origin, result),
             }
         }

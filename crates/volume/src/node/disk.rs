@@ -225,8 +225,8 @@ impl Core {
         }
     }
 
-    /// What was lost of a group is on disk again, with what was appended before. Until then segments
-    /// begin with what is missing, also where the protocol has seen the entries.
+    /// What was lost of a group is on disk again, with what was appended before. Until then
+    /// segments begin with what is missing, also where the protocol has seen the entries.
     pub(super) fn mended(&mut self, id: GroupId) {
         if let Some(group) = self.groups.get_mut(&id) {
             group.damage = None;

@@ -71,6 +71,8 @@ pub(super) struct Incoming {
     pub(super) asked: u64,
     /// The next piece was asked for and has not come.
     pub(super) is_asked: bool,
+    /// What is left of the former state is being removed: no piece can be installed yet.
+    pub(super) is_clearing: bool,
     /// When the last piece came.
     pub(super) came: u64,
     /// Pieces whose data are not durable yet: their end, their entries, whether none follows.
@@ -96,7 +98,9 @@ pub(super) struct Images {
 impl Images {
     /// Groups of which the next piece may be asked for, and was not.
     pub(super) fn to_ask(&self, most: usize) -> Vec<GroupId> {
-        let pieces = self.incoming.iter().map(|(group, incoming)| Pieces {
+        let incoming = self.incoming.iter();
+        let incoming = incoming.filter(|(_, incoming)| !incoming.is_clearing);
+        let pieces = incoming.map(|(group, incoming)| Pieces {
             group: *group,
             waiting: incoming.waiting.len(),
             is_asked: incoming.is_asked,

@@ -45,8 +45,8 @@ impl Core {
         }
         let now = self.now;
         self.give_up_images();
-        // Of the first piece the replica knows nothing, and behind the last one it says once that it
-        // has all: it does not ask again.
+        // Of the first piece the replica knows nothing, and behind the last one it says once that
+        // it has all: it does not ask again.
         for out in self.images.outgoing.values_mut() {
             let is_due = !out.is_reading && out.wants.is_none() && out.sent + ASK_AGAIN < now;
             if let Some((piece, is_last, _)) = out.last.as_ref().filter(|_| is_due)
@@ -347,7 +347,7 @@ impl Core {
         if is_old {
             return self.decline(from, group, piece);
         }
-        // One is under way from elsewhere. This sender offers its own again, while it may be wanted.
+        // One is under way from elsewhere. This sender offers its own again while it may be wanted.
         let is_alive = |known: &&Incoming| known.from != from && known.came + STALLED > self.now;
         if known.is_some_and(|known| is_alive(&known)) {
             return;
@@ -363,7 +363,7 @@ impl Core {
             state.is_incomplete = true;
         }
         let (next, asked, came, waiting) = (1, self.now, self.now, VecDeque::new());
-        let is_asked = false;
+        let (is_asked, is_clearing) = (false, true);
         let incoming = Incoming {
             from,
             number,
@@ -372,6 +372,7 @@ impl Core {
             next,
             asked,
             is_asked,
+            is_clearing,
             came,
             waiting,
         };
@@ -379,10 +380,35 @@ impl Core {
         if let Some((former, image)) = former {
             self.actions.push(unwanted(former, group, image));
         }
-        self.ask_for_pieces();
+        self.clear(group, number);
     }
 
-    /// An image is of no use, or is installed: where the state is as new, its sender is told.
+    /// Removes what is left of the former state, on a thread that reads.
+    fn clear(&mut self, group: GroupId, image: u64) {
+        let (ticket, kind) = (self.ticket(), ReadKind::Clear { image });
+        self.start_read(ticket, ReadFor::Upkeep, ReadWork { group, kind });
+    }
+
+    /// Some of the former state was removed, or all of it; or that failed: another image is asked
+    /// for then.
+    pub(super) fn cleared(&mut self, group: GroupId, image: u64, is_all: Option<bool>) {
+        let now = self.now;
+        let incoming = self.images.incoming.get_mut(&group);
+        let Some(incoming) = incoming.filter(|incoming| incoming.number == image) else {
+            return;
+        };
+        incoming.came = now;
+        match is_all {
+            Some(true) => {
+                incoming.is_clearing = false;
+                self.ask_for_pieces();
+            }
+            Some(false) => self.clear(group, image),
+            None => drop(self.images.incoming.remove(&group)),
+        }
+    }
+
+    /// An image is of no use, or is installed: where the state is as new, its sender hears so.
     fn decline(&mut self, from: NodeId, group: GroupId, piece: &Piece<'_>) {
         let state = self.groups.get(&group);
         if state.is_some_and(|g| !g.is_incomplete && g.applied >= piece.at.0) {

@@ -208,6 +208,11 @@ pub enum ReadKind {
     Flush,
     /// Layers of the map that are of no use any more are merged.
     Merge,
+    /// What is left of a group's former state is removed, before an image is installed.
+    Clear {
+        /// The image.
+        image: u64,
+    },
 }
 
 /// A block that the map refers to, and its data.
@@ -246,6 +251,11 @@ pub enum ReadResult {
         checked: u64,
         /// The last of them; none where that was all.
         last: Option<(GroupId, LayerId, u64)>,
+    },
+    /// Some of the former state was removed, or all of it.
+    Cleared {
+        /// Nothing is left.
+        is_all: bool,
     },
     /// It is done.
     Done,

@@ -75,6 +75,8 @@ struct Flight {
 /// A command that was applied, and who waited for it.
 pub(super) struct Landed {
     pub(super) origin: Option<Origin>,
+    /// The request that it carried out.
+    pub(super) by: Option<Request>,
 }
 
 /// An answer that waits until a cut of the volume is released.
@@ -82,13 +84,14 @@ pub(super) struct Landed {
 struct Held {
     volume: VolumeId,
     origin: Origin,
+    key: Option<(SessionId, u64)>,
     result: Result<Reply, Refusal>,
 }
 
 /// The state of a leadership. A new one begins empty.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
-    /// Requests that are queued, merging or proposed.
+    /// Requests that are queued, merging, proposed or held.
     active: HashSet<(SessionId, u64)>,
     queued: VecDeque<Pending>,
     merging: BTreeMap<u64, Pending>,
@@ -209,19 +212,24 @@ impl Leader {
         self.bytes -= flight.bytes;
         Some(Landed {
             origin: flight.origin,
+            by: flight.by,
         })
     }
 
-    /// Keeps an answer until the volume's cut is released.
+    /// Keeps the answer to a request until the volume's cut is released. The same request is under
+    /// way until then: asked again, it is not proposed again.
     pub(super) fn hold(
         &mut self,
         volume: VolumeId,
-        origin: Origin,
+        (origin, by): (Origin, Option<Request>),
         result: Result<Reply, Refusal>,
     ) {
+        let key = by.map(|by| (by.session, by.number));
+        self.active.extend(key);
         self.held.push(Held {
             volume,
             origin,
+            key,
             result,
         });
     }
@@ -231,6 +239,9 @@ impl Leader {
         let (freed, kept) = self.held.drain(..).partition(|held| held.volume == volume);
         self.held = kept;
         let freed: Vec<Held> = freed;
+        for key in freed.iter().filter_map(|held| held.key) {
+            self.active.remove(&key);
+        }
         freed
             .into_iter()
             .map(|held| (held.origin, held.result))
@@ -271,4 +282,43 @@ pub(super) fn command(pending: &Pending, data: Bytes) -> Body {
     }
     .encode(&mut head);
     Body::of(head, data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write that was applied behind a cut was written to the log again each time that it was
+    /// asked again.
+    #[test]
+    fn a_request_whose_answer_is_held_is_under_way() {
+        let mut leader = Leader::default();
+        let session = SessionId {
+            node: NodeId(1),
+            life: 1,
+            connection: 1,
+        };
+        let by = Request {
+            session,
+            number: 7,
+            answered: 0,
+        };
+        let (volume, origin) = (VolumeId(1), Origin::Local(1));
+        let pending = || Pending {
+            origin,
+            by,
+            span: Span {
+                volume,
+                blocks: 0..1,
+            },
+            data: None,
+            block_size: 4096,
+        };
+        leader.hold(volume, (origin, Some(by)), Ok(Reply::Done));
+        assert_eq!(leader.queue(pending(), 1 << 20), Ok(false));
+        assert!(leader.release(VolumeId(2)).is_empty());
+        assert_eq!(leader.queue(pending(), 1 << 20), Ok(false));
+        assert_eq!(leader.release(volume), [(origin, Ok(Reply::Done))]);
+        assert_eq!(leader.queue(pending(), 1 << 20), Ok(true));
+    }
 }

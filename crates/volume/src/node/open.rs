@@ -476,10 +476,8 @@ impl Building<'_> {
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
         }
-        let cut_off = match all_damaged {
-            true => Some((applied, applied_ballot)),
-            false => found.cut_off,
-        };
+        let unknown = all_damaged.then_some((applied, applied_ballot));
+        let cut_off = unknown.or(found.cut_off);
         let (applied, applied_ballot) = match cut_off {
             _ if !is_incomplete => (applied, applied_ballot),
             // Without a state, the log is whole nevertheless: an image will join it.
@@ -505,8 +503,9 @@ impl Building<'_> {
             damage = Some(Damage::Unknown);
         }
         if all_damaged || found.log.base().0 > applied || is_elsewhere {
-            // The log begins behind the state, or ends before it: what joins them was damaged. Where
-            // it is not known what was lost, entries that follow each other may be of two logs.
+            // The log begins behind the state, or ends before it: what joins them was damaged.
+            // Where it is not known what was lost, entries that follow each other may be of two
+            // logs.
             if !is_joined {
                 damage = damage.max(Some(Damage::Through(found.last_placed)));
             }

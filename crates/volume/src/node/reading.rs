@@ -15,6 +15,9 @@ const TRIES: usize = 8;
 /// Entries of layers that one task merges.
 const MERGED: usize = 4096;
 
+/// Entries of a former state that one task removes.
+const CLEARED: usize = 64 << 10;
+
 /// Carries out a read.
 pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, ReadFailure> {
     match work.kind {
@@ -55,6 +58,12 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
             let merged = map.merge_layers(MERGED);
             merged
                 .map(|_| ReadResult::Done)
+                .map_err(ReadFailure::Failed)
+        }
+        ReadKind::Clear { .. } => {
+            let cleared = map.clear_former(work.group, CLEARED);
+            cleared
+                .map(|is_all| ReadResult::Cleared { is_all })
                 .map_err(ReadFailure::Failed)
         }
         ReadKind::Block {

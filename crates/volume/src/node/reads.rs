@@ -165,6 +165,12 @@ impl Core {
                     ) => {
                         self.scrubbed(damaged, checked, last);
                     }
+                    (result, &ReadKind::Clear { image }) => {
+                        let is_all = result
+                            .ok()
+                            .map(|result| matches!(result, ReadResult::Cleared { is_all: true }));
+                        self.cleared(read.work.group, image, is_all);
+                    }
                     // A task that failed is tried again; what fails for good is seen by writes,
                     // too.
                     (Ok(_) | Err(_), _) => {}

@@ -17,8 +17,8 @@ pub(super) const PIECE_BYTES: u32 = 1 << 20;
 const PASSED_BYTES: u32 = 64;
 /// Milliseconds between two looks at what can be removed.
 pub(super) const LOOK: u64 = 100;
-/// A segment that vacuum has passed is not chosen again for so many milliseconds: what is live in it
-/// still cannot be moved now.
+/// A segment that vacuum has passed is not chosen again for so many milliseconds: what is still
+/// live in it cannot be moved now.
 pub(super) const PASS_AGAIN: u64 = 300_000;
 /// A scrub that could not read goes on after so many milliseconds.
 pub(super) const SCRUB_AGAIN: u64 = 1_000;

@@ -368,6 +368,7 @@ fn members_and_the_system_groups_state_are_kept() {
     let other = open(&Memory::new());
     let image = map.image(GroupId::SYSTEM).unwrap();
     other.begin_install(GroupId::SYSTEM, image.meta()).unwrap();
+    while !other.clear_former(GroupId::SYSTEM, 10).unwrap() {}
     other
         .finish_install(GroupId::SYSTEM, Slot(2), Ballot(1))
         .unwrap();
@@ -398,6 +399,7 @@ fn an_image_of_before_members_changed_has_those_at_first() {
     // It ended, and another one begins.
     let meta = behind.image(GROUP).unwrap().meta().clone();
     map.begin_install(GROUP, &meta).unwrap();
+    while !map.clear_former(GROUP, 10).unwrap() {}
     map.finish_install(GROUP, meta.slot, meta.ballot).unwrap();
     let again = open(&memory.power_cut(3, PowerCut::Lost));
     for map in [&map, &again] {

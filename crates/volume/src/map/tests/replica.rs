@@ -299,6 +299,10 @@ impl Replica {
             super::super::ImageMeta::decode(&mut esker_coding::Reader::new(&encoded)).unwrap();
         assert_eq!(meta, *image.meta());
         self.map().begin_install(group, &meta).unwrap();
+        let early = self.map().install_chunk(group, &[]);
+        assert!(matches!(early, Err(Error::NotInstalling { .. })));
+        while !self.map().clear_former(group, 10).unwrap() {}
+        assert!(self.map().clear_former(group, 10).unwrap());
         assert!(self.map().is_incomplete(group));
         assert!(matches!(
             self.map().state_hash(group),
