@@ -451,13 +451,11 @@ impl World {
         }
         // The node may do much between what vacuum or scrub reads and that it hears of it.
         let is_upkeep = matches!(work.kind, ReadKind::Live { .. } | ReadKind::Scrub { .. });
-        match is_upkeep && self.random.bool() {
-            true => {
-                let later = self.random.u64(..=2 * self.settings.sync);
-                self.after(later, Event::ReadDone(id, epoch, ticket, result));
-            }
-            false => self.input(id, Input::ReadDone(ticket, result)),
+        if is_upkeep && self.random.bool() {
+            let later = self.random.u64(..=2 * self.settings.sync);
+            return self.after(later, Event::ReadDone(id, epoch, ticket, result));
         }
+        self.input(id, Input::ReadDone(ticket, result));
     }
 
     /// Starts a node.
