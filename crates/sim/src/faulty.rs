@@ -50,6 +50,8 @@ struct Faults {
     fail_reads_from: AtomicU64,
     /// The number of the error that reading calls fail with.
     read_error: AtomicI32,
+    /// Ranges of files that cannot be read.
+    unreadable: Mutex<Vec<(PathBuf, Range<u64>)>>,
     together: AtomicU64,
     fail_together: Mutex<Option<TogetherFault>>,
     fail_sync: AtomicBool,
@@ -152,6 +154,7 @@ impl Faulty {
             fail_read_at: never(),
             fail_reads_from: never(),
             read_error: AtomicI32::new(EIO),
+            unreadable: Mutex::default(),
             together: AtomicU64::new(0),
             fail_together: Mutex::new(None),
             fail_sync: AtomicBool::new(false),
@@ -217,6 +220,13 @@ impl Faulty {
         self.faults.read_error.store(error, SeqCst);
     }
 
+    /// Reads that meet this range of the file fail with `EIO` from now on, also of a file that
+    /// replaces it.
+    pub fn fail_range(&self, path: &Path, range: Range<u64>) {
+        let mut unreadable = self.faults.unreadable.lock();
+        unreadable.push((path.to_path_buf(), range));
+    }
+
     /// The number of batched reads that ended, successful or not.
     pub fn reads_together(&self) -> u64 {
         self.faults.together.load(SeqCst)
@@ -261,6 +271,7 @@ impl Faulty {
             fault.store(u64::MAX, SeqCst);
         }
         self.faults.read_error.store(EIO, SeqCst);
+        self.faults.unreadable.lock().clear();
         self.faults.capacity.store(u64::MAX, SeqCst);
         *self.faults.fail_together.lock() = None;
         self.faults.fail_sync.store(false, SeqCst);
@@ -288,6 +299,7 @@ impl Fs for Faulty {
         Ok(Arc::new(Reader {
             inner: self.inner.open(path)?,
             fs: self.clone(),
+            path: path.to_path_buf(),
         }))
     }
 
@@ -488,11 +500,19 @@ impl WriteFile for Writer {
 struct Reader {
     inner: Arc<dyn ReadFile>,
     fs: Faulty,
+    path: PathBuf,
 }
 
 impl ReadFile for Reader {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.fs.faults.read()?;
+        let end = offset + buf.len() as u64;
+        let meets = |(path, range): &(PathBuf, Range<u64>)| {
+            *path == self.path && range.start < end && offset < range.end
+        };
+        if self.fs.faults.unreadable.lock().iter().any(meets) {
+            return Err(eio());
+        }
         self.inner.read_at(offset, buf)
     }
 

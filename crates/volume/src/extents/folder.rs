@@ -240,9 +240,14 @@ impl Folder {
             return Ok(None);
         }
         let mut bytes = [0; SEGMENT_HEADER as usize];
-        file.read_at(0, &mut bytes)
-            .map_err(|e| Error::io(path, "read", e))?;
-        SegmentHeader::decode(&bytes, path)
+        match file
+            .read_at(0, &mut bytes)
+            .map_err(|e| Error::io(path, "read", e))
+        {
+            Ok(()) => SegmentHeader::decode(&bytes, path),
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a file for reading.

@@ -330,6 +330,7 @@ impl<'a, 'v> Scan<'a, 'v> {
                 }
                 _ => {}
             }
+            window.check_read(here)?;
             self.is_cut = true;
             break;
         }
@@ -356,16 +357,21 @@ impl<'a, 'v> Scan<'a, 'v> {
 
     /// True when a record says that what begins at this LSN was synced. Looks ahead for such a
     /// record, from `offset` of the segment `at` on, as far as necessary.
+    ///
+    /// # Errors
+    /// Those of reading, also of sectors that the disk cannot read: they may have what says so, or
+    /// may be what was synced last, which nothing says.
     fn is_synced(&mut self, at: usize, offset: u32, lsn: u64) -> Result<bool> {
         if self.synced > lsn || self.is_settled {
             return Ok(self.synced > lsn);
         }
-        let mut offset = offset.max(SEGMENT_HEADER);
+        let (mut offset, mut unreadable) = (offset.max(SEGMENT_HEADER), None);
         for &number in self.numbers.get(at..).unwrap_or_default() {
             if let Some(header) = self.folder.header(number)? {
                 self.synced = self.synced.max(header.synced);
             }
             let mut window = Window::open(self.folder, number)?;
+            let from = offset;
             while let Some((found, header)) = window.next_header(offset)? {
                 self.synced = self.synced.max(header.synced);
                 if self.synced > lsn {
@@ -374,7 +380,11 @@ impl<'a, 'v> Scan<'a, 'v> {
                 let next = u64::from(found) + header.occupied();
                 offset = u32::try_from(next).unwrap_or(u32::MAX);
             }
+            unreadable = window.check_read(from).err().or(unreadable);
             offset = SEGMENT_HEADER;
+        }
+        if let Some(error) = unreadable {
+            return Err(error);
         }
         self.is_settled = true;
         Ok(self.synced > lsn)

@@ -1,6 +1,6 @@
 //! A file that is read from front to back, in large pieces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_fs::ReadFile;
@@ -14,6 +14,9 @@ use crate::place::Place;
 /// The fewest bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 
+/// Bytes of a sector: where a disk cannot read some, others beside them may be readable.
+const SECTOR: u64 = 512;
+
 /// A segment, and the piece of it that was read last.
 pub(super) struct Window<'a> {
     folder: &'a Folder,
@@ -24,6 +27,8 @@ pub(super) struct Window<'a> {
     pub(super) len: u32,
     at: u32,
     piece: Vec<u8>,
+    /// Up to where a sector could not be read, and why: it is as if it were damaged.
+    unreadable: Option<(u64, Error)>,
 }
 
 /// What is at some offset of a segment.
@@ -49,6 +54,7 @@ impl<'a> Window<'a> {
             len: u32::try_from(len).unwrap_or(u32::MAX),
             at: 0,
             piece: Vec::new(),
+            unreadable: None,
         })
     }
 
@@ -63,14 +69,54 @@ impl<'a> Window<'a> {
             self.piece.clear();
             self.piece.resize(len.max(PIECE).min(left), 0);
             self.at = offset;
-            let read = self.file.read_at(u64::from(offset), &mut self.piece);
-            if let Err(e) = read {
+            if let Err(error) = self.read(offset) {
                 self.piece.clear();
-                return Err(Error::io(&self.path, "read", e));
+                return Err(error);
             }
         }
         let from = (offset - self.at) as usize;
         Ok(self.piece.get(from..from + len))
+    }
+
+    /// Fills the piece from `offset`. Sectors that the disk cannot read are as if they were damaged.
+    fn read(&mut self, offset: u32) -> Result<()> {
+        let io = |path: &Path, error| Error::io(path, "read", error);
+        let read = self.file.read_at(u64::from(offset), &mut self.piece);
+        let Err(error) = read.map_err(|error| io(&self.path, error)) else {
+            return Ok(());
+        };
+        if !error.is_damage() {
+            return Err(error);
+        }
+        let mut at = u64::from(offset);
+        let first = (at + 1).next_multiple_of(SECTOR) - at;
+        let first = self.piece.len().min(first as usize);
+        let (head, rest) = self.piece.split_at_mut(first);
+        for sector in std::iter::once(head).chain(rest.chunks_mut(SECTOR as usize)) {
+            let read = self.file.read_at(at, sector);
+            match read.map_err(|error| io(&self.path, error)) {
+                Ok(()) => {}
+                Err(error) if error.is_damage() => {
+                    sector.fill(0);
+                    let end = at + sector.len() as u64;
+                    if self.unreadable.as_ref().is_none_or(|(last, _)| *last < end) {
+                        self.unreadable = Some((end, error));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            at += sector.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Fails where a sector behind `offset` could not be read: what it had may have been synced, so
+    /// the log does not end before it.
+    pub(super) fn check_read(&mut self, offset: u32) -> Result<()> {
+        match self.unreadable.take_if(|(end, _)| *end > u64::from(offset)) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// The header at `offset`.

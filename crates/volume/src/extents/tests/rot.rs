@@ -8,6 +8,7 @@ use esker_sim::faulty::Faulty;
 use esker_sim::memory::{Memory, PowerCut};
 
 use super::common::{Seen, Written, append, append_this, formatted, open, segment, settings, sync};
+use crate::error::Error;
 use crate::extents::{Extents, Kind, Loss, RecordHeader};
 use crate::ids::GroupId;
 
@@ -336,4 +337,50 @@ fn the_header_of_an_empty_segment_says_what_was_synced() {
     };
     assert_eq!((number, offset), (place.segment, place.offset));
     assert_eq!((header.kind, header.slot), (hit.kind, hit.slot));
+}
+
+/// A sector that the disk cannot read is as one that was damaged, where it is known to have been
+/// synced; elsewhere it is no torn end: it may be what was synced last.
+#[test]
+fn a_sector_that_cannot_be_read_is_a_loss_or_an_error() {
+    let (mut lost, mut refused) = (0, 0);
+    for seed in esker_sim::seeds(300) {
+        println!("seed {seed}");
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let fs = formatted();
+        let mut all = Vec::new();
+        let (extents, synced) = filled(&mut rng, Arc::new(fs.clone()), &mut all);
+        drop(extents);
+        let at = &all[rng.usize(..all.len())];
+        let number = at.place.segment;
+        let path = segment(number);
+        let start = rng.u32(at.place.offset..at.end()) / 512 * 512;
+        let mut bytes = fs.read(&path).unwrap();
+        let end = bytes.len().min(start as usize + 512);
+        let faulty = Faulty::new(Arc::new(fs.clone()));
+        faulty.fail_range(&path, u64::from(start)..end as u64);
+        bytes[start as usize..end].fill(0);
+        let zeroed = fs.power_cut(seed, PowerCut::Kept);
+        zeroed.write(&path, &bytes);
+        match open(Arc::new(faulty), settings(20_000), None) {
+            Ok((_, seen)) => {
+                // What nothing says to be synced is there, or is reported with what was.
+                let mut last = all.iter().filter(|r| r.lsn_end > synced);
+                let is_there = last.all(|r| seen.records.contains(r));
+                let is_unknown = |loss: &(u32, u32, Loss)| {
+                    loss.0 == number && matches!(loss.2, Loss::Unknown { .. })
+                };
+                assert!(is_there || seen.losses.iter().any(is_unknown), "{seen:?}");
+                let (_, other) = reopen(&zeroed);
+                assert_eq!(seen.records, other.records);
+                assert_eq!(seen.losses, other.losses);
+                lost += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Io { .. }), "{error:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(lost > 0 && refused > 0, "{lost} lost, {refused} refused");
 }
