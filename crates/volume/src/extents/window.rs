@@ -78,7 +78,7 @@ impl<'a> Window<'a> {
         Ok(self.piece.get(from..from + len))
     }
 
-    /// Fills the piece from `offset`. Sectors that the disk cannot read are as if they were damaged.
+    /// Fills the piece from `offset`. Sectors that cannot be read are as if they were damaged.
     fn read(&mut self, offset: u32) -> Result<()> {
         let io = |path: &Path, error| Error::io(path, "read", error);
         let read = self.file.read_at(u64::from(offset), &mut self.piece);
