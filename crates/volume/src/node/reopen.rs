@@ -14,7 +14,7 @@ use crate::consensus::{Damage, Time};
 use crate::error::{Error, Result};
 use crate::extents::Kind;
 use crate::ids::{Ballot, NodeId};
-use crate::wire::Refusal;
+use crate::wire::{Frame, Refusal};
 
 /// The room that must be there beside what reading back may write: with less the disk would be full
 /// again at once.
@@ -128,7 +128,10 @@ impl Core {
         self.errands.is_changed = true;
         self.members_changed();
         let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
+        let hello = Frame::Hello(self.me.clone()).encode();
         for node in nodes {
+            // It may have lost what it belonged to, and the links stay.
+            self.actions.push(Action::Send(node, hello.clone()));
             self.meet(node);
             if self.is_member(node) {
                 for group in self.groups.values_mut() {
