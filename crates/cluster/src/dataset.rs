@@ -469,7 +469,7 @@ impl Dataset {
     fn write_if(&self, change: &Change, expected: &[Expected]) -> Result<()> {
         let mut decide = |now: Option<(Seq, &[u8])>, bound: &Arc<Bound>| {
             self.check_expected(&change.key, now.map(|(at, _)| at), expected)?;
-            Ok(Some(change.bound_to(bound)))
+            Ok(Some(change.bound_to(bound)?))
         };
         conditional::write(&self.shared, &self.name, &change.key, &mut decide)
     }

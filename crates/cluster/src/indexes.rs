@@ -81,10 +81,19 @@ impl Dataset {
     ) -> Result<Filled> {
         self.shared.check_writes()?;
         let bound = self.shared.bound_now(&self.name)?;
-        let def = index_def(&bound, path, index)?;
-        let taken = bound.stored.attribute(&def.path);
-        if taken.is_some_and(|attribute| attribute.def.kind.is_indexed()) {
-            return Err(Error::Exists(format!("`{}` has an index", def.path)));
+        let mut def = index_def(&bound, path, index)?;
+        if let Some(known) = bound.stored.attribute(&def.path) {
+            let (path, declared) = (&def.path, known.def.ty);
+            if known.def.kind.is_indexed() {
+                return Err(Error::Exists(format!("`{path}` has an index")));
+            }
+            // Records hold values of that type.
+            if !declared.is_allowed_by(def.ty) {
+                let text = format!("`{path}` is declared as {declared}, not {}", def.ty);
+                return Err(Error::BadInput(text));
+            }
+            def.ty = declared;
+            def.lenient |= known.def.lenient;
         }
         if let Some(unfinished) = self.unfinished_index()? {
             let path = &unfinished.path;
@@ -134,7 +143,7 @@ impl Dataset {
         self.shared.cells.create_table(&table, TableKind::Entries)?;
         self.shared.catalogs.change(|catalog| {
             let state = catalog.dataset_mut(&self.name)?;
-            if state.def()? != bound.stored {
+            if state.id != bound.state.id || state.def()? != bound.stored {
                 return Err(Error::Busy(
                     "another process changes the dataset".to_string(),
                 ));
@@ -304,6 +313,12 @@ impl Dataset {
         let id = bound.stored.attributes.get(index.place).map(|a| a.id);
         self.shared.catalogs.change(|catalog| {
             let state: &mut DatasetState = catalog.dataset_mut(&self.name)?;
+            let known = id.and_then(|id| Some((id, state.indexes.get(&id)?)));
+            // Another one may have been added since, which this one has not filled.
+            let is_filled = |(id, known): &(u32, &IndexState)| {
+                state.id == bound.state.id && state.index_table(*id, known) == index.table
+            };
+            let id = known.filter(is_filled).map(|(id, _)| id);
             let known = id.and_then(|id| state.indexes.get_mut(&id));
             let gone = || Error::Busy("the index was dropped meanwhile".to_string());
             known.ok_or_else(gone)?.is_ready = true;

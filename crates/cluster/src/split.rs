@@ -136,6 +136,11 @@ pub(crate) fn close(shared: &Shared, bound: &Bound) -> Result<()> {
         let Some(attribute) = bound.stored.attributes.get(index.place) else {
             continue;
         };
+        // A fill adds entries of earlier writes to what was split.
+        let state = bound.state.indexes.get(&attribute.id);
+        if state.is_none_or(|state| !state.is_ready) {
+            continue;
+        }
         for (at, parent) in index.layout.open_splits(before) {
             let reads = parent.partitions().map(|partition| Read {
                 table: index.table.clone(),
@@ -154,7 +159,12 @@ pub(crate) fn close(shared: &Shared, bound: &Bound) -> Result<()> {
             }
             shared.catalogs.change(|catalog| {
                 let state = catalog.dataset_mut(&bound.name)?;
-                if let Some(index) = state.indexes.get_mut(&attribute.id) {
+                let known = state.indexes.get(&attribute.id);
+                // It may be another one by now.
+                let is_same = known.is_some_and(|known| {
+                    known.is_ready && state.index_table(attribute.id, known) == index.table
+                });
+                if let Some(index) = state.indexes.get_mut(&attribute.id).filter(|_| is_same) {
                     index.layout.close_split(&at, &last);
                 }
                 Ok(())

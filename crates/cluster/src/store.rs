@@ -13,6 +13,7 @@ use crate::counts::Counts;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::shared::{Options, Shared};
+use crate::time::{CATALOG_AGE, CLOCK_BOUND};
 use crate::verdict::Found;
 use crate::writer::Writers;
 use crate::{notes, removals, repair, split, useless};
@@ -126,7 +127,8 @@ impl Store {
         self.dataset(name)
     }
 
-    /// Gives a dataset another name.
+    /// Gives a dataset another name. It takes some twenty seconds: until then writers may know either
+    /// name by what they read before, and what they write then counts as written before.
     ///
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::Exists`]; [`Error::Unavailable`].
@@ -141,7 +143,10 @@ impl Store {
             catalog.datasets.remove(name);
             catalog.datasets.insert(to.to_string(), state);
             Ok(())
-        })
+        })?;
+        // Until then writers may know either name by what they read before.
+        self.shared.clocks().sleep(CATALOG_AGE + 2 * CLOCK_BOUND);
+        Ok(())
     }
 
     /// Drops a dataset with its records and indexes.

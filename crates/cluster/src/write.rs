@@ -50,25 +50,38 @@ impl Change {
     }
 
     /// The same change by another definition.
-    pub(crate) fn bound_to(&self, bound: &Arc<Bound>) -> Change {
+    ///
+    /// # Errors
+    /// As [`Change::bind`].
+    pub(crate) fn bound_to(&self, bound: &Arc<Bound>) -> Result<Change> {
         let mut change = Change {
             key: self.key.clone(),
             record: self.record.clone(),
             tokens: self.tokens.clone(),
             of: self.of.clone(),
         };
-        change.bind(bound);
-        change
+        change.bind(bound)?;
+        Ok(change)
     }
 
     /// Makes the tokens again for a later definition.
-    fn bind(&mut self, bound: &Arc<Bound>) {
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where that is another dataset: what is stored fits the former one.
+    fn bind(&mut self, bound: &Arc<Bound>) -> Result<()> {
         if Arc::ptr_eq(bound, &self.of) {
-            return;
+            return Ok(());
+        }
+        if bound.state.id != self.of.state.id {
+            let name = &bound.name;
+            return Err(Error::Busy(format!(
+                "`{name}` was dropped and made again since the batch began"
+            )));
         }
         let record = self.record.as_deref().and_then(RecordRef::parse);
         self.tokens = record.map_or_else(Vec::new, |record| bound.tokens(&record));
         self.of = bound.clone();
+        Ok(())
     }
 
     /// The puts of the index entries.
@@ -176,7 +189,7 @@ fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result
     let (mut entries, mut versions) = (Vec::new(), Vec::new());
     let is_noted = shared.cells.has_compaction_hook(&bound.data);
     for change in group.iter_mut() {
-        change.bind(&bound);
+        change.bind(&bound)?;
         let at = operation.stamp(0)?;
         let own = entries.len();
         entries.extend(change.entries(at));

@@ -28,7 +28,13 @@ impl Cassandra {
         let begun = Instant::now();
         loop {
             let error = match self.swap_once(table, partition, row, expected, to).await {
-                Ok(found) => return outcome(found),
+                Ok(found) => {
+                    // What it finds may be an earlier attempt of its own, that had no answer.
+                    return Ok(match outcome(found)? {
+                        Swapped::Other(now) if now.as_deref() == to => Swapped::Done,
+                        outcome => outcome,
+                    });
+                }
                 Err(Attempt::Refused(error)) => return Err(error),
                 Err(Attempt::Unanswered(error)) => error,
             };
