@@ -684,7 +684,10 @@ fn an_addition_makes_no_other_index_ready() {
             if is_last && !is_again {
                 is_again = true;
                 other.drop_index(&n()).unwrap();
-                let stop = &mut |_| ControlFlow::Break(());
+                let stop = &mut |at: esker_cluster::IndexProgress| match at.step {
+                    esker_cluster::IndexStep::Waiting => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                };
                 let index = Index::composite().int();
                 assert!(!other.add_index(n(), index, stop).unwrap().complete);
             }
