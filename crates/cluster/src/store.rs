@@ -127,8 +127,8 @@ impl Store {
         self.dataset(name)
     }
 
-    /// Gives a dataset another name. It takes some twenty seconds: until then writers may know either
-    /// name by what they read before, and what they write then counts as written before.
+    /// Gives a dataset another name. It takes some twenty seconds: until then writers may know
+    /// either name by what they read before, and what they write then counts as written before.
     ///
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::Exists`]; [`Error::Unavailable`].

@@ -488,6 +488,15 @@ impl Core {
         }
     }
 
+    /// At the leader, true for a member that has answered lately.
+    pub fn is_heard(&self, now: Time, node: NodeId) -> bool {
+        let State::Leader(leading) = &self.state else {
+            return false;
+        };
+        let heard = leading.members.get(&node).map(|progress| progress.heard);
+        heard.is_some_and(|heard| now < heard + self.settings.election)
+    }
+
     /// At the leader, up to where a voter has the log that may lead, as far as is known: it has
     /// answered lately, is not damaged, and waits for no image from here.
     pub fn heir(&self, now: Time, node: NodeId) -> Option<Slot> {

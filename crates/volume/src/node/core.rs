@@ -51,6 +51,8 @@ pub struct Core {
     /// Frames that may leave once everything before a log sequence number is durable.
     pub(super) after_sync: VecDeque<(u64, NodeId, Packet)>,
     pub(super) is_syncing: bool,
+    /// When the batch was begun that is being synced.
+    pub(super) syncing_since: Time,
     /// Groups with commands that were proposed and are not sent yet.
     pub(super) proposed: BTreeSet<GroupId>,
     /// Groups in which more is chosen or durable than was applied.
@@ -119,6 +121,7 @@ impl Core {
             lost: BTreeMap::new(),
             after_sync: VecDeque::new(),
             is_syncing: false,
+            syncing_since: 0,
             proposed: BTreeSet::new(),
             to_apply: BTreeSet::new(),
             failed: None,

@@ -133,6 +133,7 @@ impl Core {
         }
         if let Some(batch) = self.extents.take_batch() {
             self.is_syncing = true;
+            self.syncing_since = self.now;
             self.actions.push(Action::Batch(batch));
         }
     }

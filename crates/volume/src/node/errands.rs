@@ -19,6 +19,8 @@ pub(super) struct Ticks {
 pub(super) const TELL: u64 = 200;
 /// Milliseconds after which the end of a session is proposed again, where it is still open.
 pub(super) const END_AGAIN: u64 = 5_000;
+/// A disk that takes so many milliseconds for a batch hangs.
+pub(super) const HANGS: u64 = 2_000;
 /// Milliseconds between two looks at how leaders are spread.
 pub(super) const SPREAD: u64 = 2_000;
 /// For so many milliseconds no leadership is handed to a node that did not take one over.

@@ -193,7 +193,9 @@ impl Core {
     /// The links that are wanted follow the members.
     pub(super) fn members_changed(&mut self) {
         let mut all = self.settings.peers.clone();
-        if let Some(group) = self.groups.get(&GroupId::SYSTEM) {
+        // A member that goes stays linked until it is one of no group. What the system group says
+        // of addresses is newest.
+        for group in self.groups.values().rev() {
             for member in group.consensus.members().iter() {
                 all.insert(member.node, member.address.clone());
             }
@@ -258,7 +260,16 @@ impl Core {
                 });
             }
             Change::Remove(node) => {
+                let is_voter = before.is_voter(node);
                 members.remove(node);
+                // The change counts at once: without a majority it could not even be taken back.
+                let (me, now) = (self.me.node, self.now);
+                let answers = |node: NodeId| node == me || group.consensus.is_heard(now, node);
+                let answering = members.voters().filter(|node| answers(*node)).count();
+                if is_voter && answering <= members.voters().count() / 2 {
+                    let text = "a majority of the members that would be left does not answer";
+                    return Err(Refusal::Failed(text.to_string()));
+                }
                 if members.voters().count() == 0 {
                     return Err(Refusal::Failed(
                         "the last member cannot be removed".to_string(),

@@ -190,6 +190,10 @@ pub(super) fn read_back(
     let formation = reading.formation.take();
     let mut groups = BTreeMap::new();
     if let Some(formation) = &formation {
+        let settings = &Settings {
+            groups: formation.groups,
+            ..settings.clone()
+        };
         for id in ids(formation.groups) {
             let recovered = reading.groups.remove(&id);
             let position = reading.applied.get(&id).copied().unwrap_or_default();
@@ -567,7 +571,12 @@ impl Building<'_> {
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
         let durable = log.last();
         let damage = start.damage;
-        let consensus = consensus::Core::new(self.settings.consensus.clone(), start);
+        // All leaders together send a follower no more than it may have in memory.
+        let shares = self.settings.shares();
+        let window = shares.writing / self.settings.group_count(None);
+        let mut settings = self.settings.consensus.clone();
+        settings.window_bytes = settings.window_bytes.min(window);
+        let consensus = consensus::Core::new(settings, start);
         Group {
             id: self.id,
             consensus,
@@ -606,6 +615,10 @@ pub(super) fn joined(
     used: Option<Former>,
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
+    let settings = &Settings {
+        groups: formation.groups,
+        ..settings.clone()
+    };
     let mut built = Building {
         me: (me.node, me.disk),
         settings,

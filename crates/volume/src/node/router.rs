@@ -441,7 +441,7 @@ impl Router {
                     if result == Err(Refusal::NoSession) {
                         followed.push(Followed::End(connection));
                     }
-                    may_happen = matches!(result, Err(Refusal::NoQuorum));
+                    may_happen = part.was_sent && matches!(result, Err(Refusal::NoQuorum));
                     if !may_happen {
                         state.outstanding.remove(&by.number);
                     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::Core;
-use super::errands::{DECLINED, END_AGAIN, SPREAD, Step, TELL};
+use super::errands::{DECLINED, END_AGAIN, HANGS, SPREAD, Step, TELL};
 use super::group::Group;
 use crate::command::Command;
 use crate::extents::Kind;
@@ -164,11 +164,13 @@ impl Core {
             .map(|group| group.id)
     }
 
-    /// Hands over the groups that this node was elected for while their state is incomplete here:
-    /// it could answer nothing until an image is installed.
+    /// Hands over the groups that this node leads and can answer nothing of: their state is
+    /// incomplete here until an image is installed, or the disk hangs.
     fn hand_on(&mut self) {
+        let hangs = self.is_syncing && self.now >= self.syncing_since + HANGS;
         let groups = self.groups.values();
-        let led = groups.filter(|group| group.is_incomplete && group.consensus.is_leader());
+        let led =
+            groups.filter(|group| (group.is_incomplete || hangs) && group.consensus.is_leader());
         let mut heirs = Vec::new();
         for group in led {
             let last = group.consensus.last().0;

@@ -179,6 +179,7 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
             What::Unreadable(node, random.u8(..20), millis)
         }
         4 => match random.u8(..3) {
+            0 if random.u8(..4) == 0 => What::Slow(node, random.u16(..6000)),
             0 => What::Slow(node, random.u16(..1000)),
             1 if random.bool() => What::FailAhead(node, random.u16(..300)),
             1 => What::FailSync(node),

@@ -609,3 +609,39 @@ fn that_an_image_is_installed_may_be_lost() {
     assert_eq!(one, three);
     world.end();
 }
+
+/// A leader whose disk hung went on to lead: nothing was acknowledged for as long.
+#[test]
+fn a_leader_whose_disk_hangs_hands_over() {
+    let mut world = calm();
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), NodeId(1)));
+    assert!(all_write(&mut world, NodeId(2), 500));
+    world.node(NodeId(1)).slow = 60_000;
+    assert!(all_write(&mut world, NodeId(2), 6_000));
+    world.end();
+}
+
+/// The members that would be left had no majority: the change could not even be taken back.
+#[test]
+fn a_member_stays_where_no_majority_would_be_left() {
+    let mut world = World::new(Settings {
+        nodes: 5,
+        ..calm_settings()
+    });
+    (0..=2).for_each(|group| lead(&mut world, GroupId(group), NodeId(1)));
+    for id in [4, 5].map(NodeId) {
+        world.crash(id, PowerCut::Kept, 0, 60_000);
+    }
+    world.run_for(2000);
+    world.leave(NodeId(2));
+    world.run_for(2000);
+    let (name, size) = ("v".to_string(), world.volumes[0].size);
+    let call = world
+        .command(1, &SystemCommand::Grow { name, size })
+        .unwrap();
+    world.run_for(3000);
+    assert!(!world.calls[call].is_pending(), "{:?}", world.calls[call]);
+    assert!(all_write(&mut world, NodeId(2), 1000));
+    // Once the others are there again it goes.
+    world.end();
+}

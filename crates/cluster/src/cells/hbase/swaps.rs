@@ -28,8 +28,8 @@ impl HBase {
         let begun = Instant::now();
         loop {
             let error = match self.swap_once(table, partition, row, expected, to) {
-                // What it finds may be an earlier attempt of its own, that had no answer, or was sent
-                // again by the gateway.
+                // What it finds may be an earlier attempt of its own, that had no answer, or was
+                // sent again by the gateway.
                 Ok(Swapped::Other(now)) if now.as_deref() == to => return Ok(Swapped::Done),
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if may_pass(&error) => error,
