@@ -345,6 +345,11 @@ impl World {
                 !text.contains(&map),
                 "call {ticket} is answered by a replica with a damaged map: {text}"
             );
+            let segments = format!("{}/segments", super::node::DIR);
+            assert!(
+                !text.contains(&segments),
+                "call {ticket} fails for a block that others have: {text}"
+            );
         }
         call.answered = Some(match (result, &call.kind) {
             (Err(refusal), _) => Answered::Failed(refusal.to_string()),
