@@ -54,6 +54,15 @@ impl Reader {
         self.read(place, &mut head)?;
         let header = RecordHeader::decode(&head, self.shared.folder.disk, place);
         let header = header.ok_or_else(|| self.damage(place, "no record begins here"))?;
+        let payload = self.read_payload(&header, place)?;
+        Ok((header, payload))
+    }
+
+    /// The payload of the record with this header at `place`, verified.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`], and `Corruption` where it is damaged.
+    pub fn read_payload(&self, header: &RecordHeader, place: Place) -> Result<Vec<u8>> {
         let mut payload = vec![0; header.bytes as usize];
         let behind = Place {
             offset: place.offset.saturating_add(HEADER_BYTES as u32),
@@ -61,7 +70,7 @@ impl Reader {
         };
         self.read(behind, &mut payload)?;
         if checksum(&payload) == header.checksum {
-            Ok((header, payload))
+            Ok(payload)
         } else {
             Err(self.damage(place, "the record's payload is damaged"))
         }

@@ -71,18 +71,14 @@ impl Map {
             return Ok(true);
         }
         let clearing = writer.clearing.get(&group);
-        let (layer, block) = clearing.ok_or(Error::NotInstalling { group })?.next;
+        let next = clearing.ok_or(Error::NotInstalling { group })?.next;
         let layers = writer.groups.get(&group).map(|g| g.layers.clone());
         let layers = layers.unwrap_or_default();
-        let Some((layer, found)) = layers.layers.range(layer..).next() else {
+        let Some((layer, found)) = layers.layers.range(next.0..).next() else {
             return self.cleared(&mut writer, group).map(|()| true);
         };
         let (layer, size) = (*layer, i64::from(found.block_size));
-        let from = if clearing.is_some_and(|c| c.next.0 == layer) {
-            block
-        } else {
-            0
-        };
+        let from = if layer == next.0 { next.1 } else { 0 };
         let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
         let of = (group, layer);
         let mut cursor = LayerCursor::new(store, &snapshot, of, (from..).into(), READAHEAD)?;

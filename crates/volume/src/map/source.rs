@@ -36,9 +36,8 @@ impl Map {
         Ok(walk::get(&self.store, &snapshot, group, layer, block)?.flatten())
     }
 
-    /// The bytes of a block that one layer has, or any other layer of the group: which layers are
-    /// merged differs between replicas. With its size; `None` where no layer has a block with this
-    /// checksum.
+    /// Where the block with this checksum is, in one layer or any other of the group, and its size:
+    /// which layers are merged differs between replicas. `None` where no layer has it.
     ///
     /// # Errors
     /// As [`Map::at_layer`].
@@ -85,10 +84,10 @@ impl Map {
     /// # Errors
     /// `Incomplete`.
     pub fn block_size(&self, group: GroupId, volume: VolumeId) -> Result<Option<u32>> {
-        match self.head_of(group, volume) {
-            Some(head) => self.layer_block_size(group, head),
-            None => self.layer_block_size(group, LayerId(u32::MAX)),
-        }
+        let Some(head) = self.head_of(group, volume) else {
+            return self.pin(group).map(|_| None);
+        };
+        self.layer_block_size(group, head)
     }
 
     /// Of each group the last slot that was applied, and its ballot.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::input::{LiveBlock, ReadFailure};
-use crate::command::{Command, checksum};
+use crate::command::Command;
 use crate::error::Error;
 use crate::extents::{HEADER_BYTES, Kind, Reader, RecordHeader};
 use crate::ids::{GroupId, LayerId};
@@ -113,20 +113,9 @@ pub(super) fn live_of(
     if !matches!(header.kind, Kind::Entry | Kind::Moved) || header.bytes < 16 {
         return Ok(());
     }
-    let mut payload = vec![0; header.bytes as usize];
-    let start = Place {
-        offset: place.offset + HEADER_BYTES as u32,
-        ..place
-    };
-    reader
-        .read(start, &mut payload)
-        .map_err(ReadFailure::Failed)?;
-    if checksum(&payload) != header.checksum {
-        // It may say other blocks than it has.
-        let path = reader.path(place.segment);
-        let error = Error::corruption(&path, u64::from(place.offset), "the payload is damaged");
-        return Err(ReadFailure::Failed(error));
-    }
+    // A damaged head may say other blocks than the record has.
+    let payload = reader.read_payload(header, place);
+    let payload = payload.map_err(ReadFailure::Failed)?;
     let (source, first, checksums, data, count) = match header.kind {
         Kind::Moved => {
             let Some((number, data)) = payload.split_first_chunk() else {
@@ -157,7 +146,7 @@ pub(super) fn live_of(
     if size == 0 {
         return Ok(());
     }
-    let begins = start.offset + (payload.len() - data.len()) as u32;
+    let begins = place.offset + (HEADER_BYTES + payload.len() - data.len()) as u32;
     for (number, data) in data.chunks_exact(size).enumerate() {
         let from = Place {
             segment: place.segment,

@@ -57,7 +57,7 @@ impl std::fmt::Display for Refusal {
             Refusal::NotLeader(Some(node)) => write!(f, "not the leader; node {node} is"),
             Refusal::NotLeader(None) => write!(f, "not the leader, and no leader is known"),
             Refusal::NoQuorum => write!(f, "no majority of the nodes answered in time"),
-            Refusal::Busy => write!(f, "too many requests are in flight"),
+            Refusal::Busy => write!(f, "the node is busy: ask again"),
             Refusal::NoSession => write!(f, "the session has ended"),
             Refusal::NoVolume => write!(f, "no such volume or snapshot"),
             Refusal::OutOfRange => write!(f, "the range ends past the end of the volume"),
