@@ -59,6 +59,8 @@ pub struct Client {
     first: String,
     security: Security,
     wait: Duration,
+    /// How long a node may be silent while it owes an answer.
+    patience: Duration,
     connections: HashMap<String, Connection>,
     /// Nodes that have answered on their connection.
     known: HashSet<String>,
@@ -71,13 +73,18 @@ const MOST_FRAME: usize = 40 << 20;
 /// The longest question that a connection begins with, in bytes.
 const FIRST: usize = 2 << 10;
 
+/// How much longer than a request may wait a node may take to answer it. One that takes longer
+/// hangs.
+const ANSWER: Duration = Duration::from_secs(15);
+
 /// How often a request follows from node to node.
 const HOPS: usize = 6;
 
 impl Client {
     /// A client that asks the node at `address` (`HOST:PORT`, where it listens for nodes) first.
     /// `wait` is how long a request may wait for a leader; with zero, what cannot be done at once
-    /// fails at once.
+    /// fails at once. A node that has not answered 15 s later hangs, and is given up as one that
+    /// cannot be reached.
     ///
     /// # Errors
     /// Where the node cannot be reached.
@@ -91,6 +98,7 @@ impl Client {
             first,
             security,
             wait,
+            patience: wait.saturating_add(ANSWER),
             connections: HashMap::new(),
             known: HashSet::new(),
             next: 0,
@@ -106,6 +114,8 @@ impl Client {
                 connection.map_err(|error| ClientError::Unreachable(address.to_string(), error))?;
             connection.send.set_most(MOST_FRAME);
             connection.receive.set_most(MOST_FRAME);
+            let limited = connection.receive.set_idle_timeout(Some(self.patience));
+            limited.map_err(|error| ClientError::Unreachable(address.to_string(), error))?;
             self.connections.insert(address.to_string(), connection);
         }
         self.connections.get_mut(address).ok_or(ClientError::Answer)
@@ -142,6 +152,7 @@ impl Client {
         let broken = |error| ClientError::Unreachable(address.to_string(), error);
         let ended = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let connection = self.connection(address)?;
+        let question = question.into();
         let frame = Frame::Client { id, question }.encode();
         let mut bytes = Vec::new();
         let answered = connection
@@ -376,6 +387,24 @@ mod tests {
     use crate::net::{Acceptor, Event, Limits};
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_node_that_hangs_is_given_up() {
+        let acceptor = Acceptor::bind("127.0.0.1:0", Security::Plain, Limits::default()).unwrap();
+        acceptor.start(|_, _| {}).unwrap();
+        let address = acceptor.address().to_string();
+        let mut client = Client::connect(&address, Security::Plain, Duration::ZERO).unwrap();
+        assert_eq!(client.patience, ANSWER);
+        client.leave(&address);
+        client.patience = Duration::from_millis(50);
+        let failed = client.scrub();
+        let is_late = |error: &std::io::Error| error.kind() == std::io::ErrorKind::TimedOut;
+        assert!(
+            matches!(&failed, Err(ClientError::Unreachable(_, error)) if is_late(error)),
+            "{failed:?}"
+        );
+        acceptor.stop();
+    }
 
     #[test]
     fn a_connection_that_the_node_closed_is_made_anew() {

@@ -38,6 +38,7 @@ impl Core {
                 ballot: self.ballot,
                 hint,
                 round,
+                damaged: self.damage.is_some(),
             };
             return out.push(Output::Send {
                 to: from,

@@ -150,9 +150,10 @@ impl Core {
                 ballot,
                 hint,
                 round,
+                damaged,
             } => {
                 if self.is_about_me(now, ballot, out) {
-                    self.refused(now, from, hint, round, out);
+                    self.refused(now, from, hint, round, damaged, out);
                 }
             }
             Message::Lead { ballot } => {

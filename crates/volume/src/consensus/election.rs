@@ -202,6 +202,7 @@ impl Core {
                 ballot,
                 hint,
                 round,
+                damaged: self.damage.is_some(),
             };
             out.push(Output::Send {
                 to: from,

@@ -373,6 +373,7 @@ impl Core {
         from: NodeId,
         hint: Slot,
         round: u64,
+        damaged: bool,
         out: &mut Vec<Output>,
     ) {
         let last = self.log.last().0;
@@ -388,6 +389,7 @@ impl Core {
             return;
         }
         progress.round = progress.round.max(round);
+        progress.is_damaged = damaged;
         // It may have lost what it had.
         progress.matched = progress.matched.min(hint);
         progress.next = hint.min(last).next();

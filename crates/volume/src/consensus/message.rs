@@ -82,6 +82,8 @@ pub enum Message {
         hint: Slot,
         /// The round that it answers.
         round: u64,
+        /// As in [`Message::Accepted`]: what it has forgotten may be the promise to another.
+        damaged: bool,
     },
     /// The leader asks the receiver to lead in its place.
     Lead {
@@ -190,11 +192,13 @@ impl Message {
                 ballot,
                 hint,
                 round,
+                damaged,
             } => {
                 out.push(4);
                 put_varint(out, ballot.0);
                 put_varint(out, hint.0);
                 put_varint(out, *round);
+                out.push(u8::from(*damaged));
             }
             Message::Lead { ballot } => {
                 out.push(5);
@@ -249,6 +253,7 @@ impl Message {
                 ballot: Ballot(from.varint()?),
                 hint: Slot(from.varint()?),
                 round: from.varint()?,
+                damaged: from.u8()? == 1,
             },
             5 => Message::Lead {
                 ballot: Ballot(from.varint()?),

@@ -41,8 +41,11 @@ pub enum Event {
 /// Limits of incoming connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// How many there are at most; those beyond are closed at once.
+    /// How many that were admitted within a budget there are at most; those beyond are closed.
     pub connections: usize,
+    /// How many there are at most that are not admitted: the one that has waited longest is closed
+    /// for one more. So who is admitted later finds room, however many others connect.
+    pub unadmitted: usize,
     /// The longest payload of a frame in bytes.
     pub most: usize,
     /// The longest payload in bytes until `Replies::admit`.
@@ -63,6 +66,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 256,
+            unadmitted: 64,
             most: DEFAULT_MOST,
             most_unadmitted: 4 << 10,
             idle: Duration::from_secs(300),
@@ -111,6 +115,7 @@ impl Acceptor {
         let table = Arc::new(Table {
             most: limits.most,
             queue: limits.queue,
+            connections: limits.connections,
             open: Mutex::default(),
             ended: Condvar::new(),
         });
@@ -230,14 +235,22 @@ impl Shared {
         }
     }
 
-    /// Starts the thread of a new connection. Fails where there are too many.
+    /// Starts the thread of a new connection. Fails where there are too many whose threads have not
+    /// ended yet.
     fn enter(self: Arc<Shared>, stream: TcpStream, event: &Arc<Handler>) -> io::Result<()> {
         let id = ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let open = Arc::new(Open::new(stream.try_clone()?, self.table.queue));
         {
             let mut all = self.table.open.lock();
-            if all.len() >= self.limits.connections {
+            let mut waiting: Vec<_> = all.iter().filter(|(_, open)| !open.is_admitted()).collect();
+            if waiting.len() >= 2 * self.limits.unadmitted {
                 return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+            waiting.retain(|(_, open)| !open.is_closing());
+            let oldest = waiting.iter().min_by_key(|(id, _)| **id);
+            if let Some((_, oldest)) = oldest.filter(|_| waiting.len() >= self.limits.unadmitted) {
+                oldest.abort();
+                self.refused.fetch_add(1, Ordering::Relaxed);
             }
             all.insert(id, Arc::clone(&open));
         }

@@ -69,7 +69,7 @@ impl Closer {
     }
 }
 
-/// Divides a connection. `tls` has ended its handshake.
+/// Divides a connection. `tls` has ended its handshake. Neither half has a time limit yet.
 pub(super) fn halves(
     stream: TcpStream,
     tls: Option<Connection>,
@@ -99,7 +99,6 @@ pub(super) fn halves(
         out: Vec::new(),
         broken: false,
     };
-    write.set_stuck_timeout(STUCK)?;
     Ok((read, write))
 }
 
@@ -225,6 +224,14 @@ impl WriteHalf {
         // Linux ends the connection by `set_stuck_timeout` instead.
         sockopt::set_tcp_keepcnt(stream, 3)?;
         Ok(())
+    }
+
+    /// True where neither writes nor unacknowledged bytes have a limit of time.
+    #[cfg(test)]
+    pub(super) fn has_no_limit(&self) -> bool {
+        let stream = &self.socket.stream;
+        let limit = sockopt::tcp_user_timeout(stream).unwrap();
+        stream.write_timeout().unwrap().is_none() && limit == 0
     }
 
     /// How long the system waits before the first probe; `None` where it does not probe.

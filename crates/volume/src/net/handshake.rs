@@ -91,6 +91,7 @@ fn finish(stream: &TcpStream, mut tls: Connection, end: Instant) -> io::Result<C
         tls.write_tls(&mut until)?;
     }
     stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
     Ok(tls)
 }
 

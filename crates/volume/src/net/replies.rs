@@ -47,6 +47,8 @@ pub struct Replies(pub(super) Arc<Table>);
 pub(super) struct Table {
     pub(super) most: usize,
     pub(super) queue: usize,
+    /// How many that were admitted within a budget there are at most.
+    pub(super) connections: usize,
     pub(super) open: Mutex<HashMap<ConnectionId, Arc<Open>>>,
     /// A connection has ended.
     pub(super) ended: Condvar,
@@ -113,9 +115,20 @@ impl Replies {
         open.is_some()
     }
 
-    /// As [`Replies::admit`]: memory for each frame is lent before it is received.
+    /// As [`Replies::admit`]: memory for each frame is lent before it is received. Where there are
+    /// too many such connections, this one is ended.
     pub fn admit_within(&self, id: ConnectionId, budget: &Arc<Budget>) -> bool {
-        if let Some(open) = self.get(id) {
+        {
+            let all = self.0.open.lock();
+            let has_budget = |open: &&Arc<Open>| open.budget().is_some();
+            let count = all.values().filter(has_budget).count();
+            let Some(open) = all.get(&id) else {
+                return false;
+            };
+            if count >= self.0.connections {
+                open.abort();
+                return false;
+            }
             open.budget.get_or_init(|| Arc::clone(budget));
         }
         self.admit(id)

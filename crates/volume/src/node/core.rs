@@ -274,6 +274,29 @@ impl Core {
         hello.cluster == cluster && cluster != 0
     }
 
+    #[cfg(test)]
+    pub(super) fn peer_disk(&self, node: NodeId) -> Option<crate::ids::DiskId> {
+        self.peers.get(&node).map(|hello| hello.disk)
+    }
+
+    /// True for a machine that was replaced and is there again, with its number and its former disk,
+    /// while the one that replaced it is linked: what it says would be taken for what that one says.
+    pub fn is_replaced(&self, hello: &Hello) -> bool {
+        let Some(linked) = self.peers.get(&hello.node) else {
+            return false;
+        };
+        let is_disk_of_member = |disk| {
+            let mut groups = self.groups.values();
+            groups.any(|group| {
+                let member = group.consensus.members().get(hello.node);
+                member.is_some_and(|member| member.disk == disk)
+            })
+        };
+        linked.disk != hello.disk
+            && is_disk_of_member(linked.disk)
+            && !is_disk_of_member(hello.disk)
+    }
+
     /// Lets a group's protocol take a step, and does what it asks for.
     pub(super) fn step(
         &mut self,

@@ -231,6 +231,10 @@ impl Core {
                 let hello = me.or_else(|| self.peers.get(&node)).ok_or_else(|| {
                     Refusal::Failed(format!("node {node} is not linked to the group's leader"))
                 })?;
+                if ![0, self.me.cluster].contains(&hello.cluster) {
+                    let text = format!("the disk of node {node} belongs to another cluster");
+                    return Err(Refusal::Failed(text));
+                }
                 let is_there = members
                     .get(node)
                     .is_some_and(|member| member.disk == hello.disk);

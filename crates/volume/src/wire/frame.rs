@@ -14,7 +14,7 @@ use crate::ids::{Ballot, DiskId, GroupId, LayerId, NodeId, Slot};
 use crate::members::Members;
 
 /// The version of these frames. Nodes of another version are refused.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// An encoded frame: its first bytes, and bodies that are shared with the log.
 #[derive(Debug, Clone, Default)]
@@ -150,7 +150,7 @@ pub enum Frame {
         /// Chosen by the client.
         id: u64,
         /// The question.
-        question: Vec<u8>,
+        question: Bytes,
     },
     /// The answer to a client.
     ClientAnswer {
@@ -296,7 +296,7 @@ impl Frame {
         Frame::decode_shared(&bytes.to_vec().into())
     }
 
-    /// As [`Frame::decode`]; commands and pieces of images stay where they are.
+    /// As [`Frame::decode`]; commands, questions and pieces of images stay where they are.
     pub fn decode_shared(bytes: &Bytes) -> Option<Frame> {
         let from = &mut Reader::new(bytes);
         let frame = match from.u8()? {
@@ -376,7 +376,10 @@ impl Frame {
             },
             CLIENT => Frame::Client {
                 id: from.varint()?,
-                question: from.bytes()?.to_vec(),
+                question: {
+                    let length = usize::try_from(from.varint()?).ok()?;
+                    shared(bytes, from, length)?
+                },
             },
             CLIENT_ANSWER => Frame::ClientAnswer {
                 id: from.varint()?,

@@ -98,6 +98,7 @@ fn reader(address: &str, pieces: u64, may: &AtomicBool) {
             },
         };
         let question = question.encode();
+        let question = question.into();
         let frame = Frame::Client { id, question }.encode();
         near.send.send(&[&frame.head]).unwrap();
     }

@@ -185,9 +185,14 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         .nbd_address()
         .map_or(String::new(), |address| format!(", NBD at {address}"));
     crate::output::note(format_args!("node {id} listens at {}{nbd}", node.address()));
-    while interrupt.signal().is_none() {
+    while interrupt.signal().is_none() && !node.has_failed() {
         std::thread::sleep(Duration::from_millis(50));
     }
+    let has_failed = node.has_failed();
     node.stop();
+    if has_failed {
+        let text = "the node failed by an error in it; start it again";
+        return Err(Failure::Store(text.to_string()));
+    }
     Ok(Outcome::Done)
 }

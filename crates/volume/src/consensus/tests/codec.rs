@@ -61,6 +61,7 @@ fn messages_are_read_as_they_were_written() {
             ballot,
             hint: Slot(0),
             round,
+            damaged: true,
         },
         Message::Lead { ballot },
     ];

@@ -184,6 +184,7 @@ fn a_late_refusal_does_not_take_back_what_is_known() {
         ballot: core.ballot(),
         hint: Slot(2),
         round: 0,
+        damaged: false,
     };
     core.receive(now, NodeId(3), refused, &mut out);
     assert_eq!(core.matched(NodeId(3)), Some(Slot(11)));
@@ -247,6 +248,7 @@ fn numbers_at_their_ends_do_no_harm() {
                 ballot,
                 hint: Slot(most),
                 round,
+                damaged: false,
             };
             core.receive(10 * ELECTION, NodeId(3), refused, &mut out);
         }

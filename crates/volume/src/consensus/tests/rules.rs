@@ -357,6 +357,25 @@ fn a_damaged_replica_does_not_count() {
 }
 
 #[test]
+fn a_damaged_replica_does_not_count_for_reads_by_its_refusal() {
+    let mut core = durable();
+    accepted(&mut core, NOW, 2, 11, false);
+    let later = NOW + 10 * ELECTION;
+    assert_eq!(read(&mut core, later), None, "the lease has ended");
+    let refused = |round, damaged| Message::Refused {
+        ballot: Ballot(2),
+        hint: Slot(10),
+        round,
+        damaged,
+    };
+    // It may have promised another leader what it has forgotten.
+    let out = receive(&mut core, later, 2, refused(1_000, true));
+    assert_eq!(read_in(&out), None);
+    let out = receive(&mut core, later, 2, refused(1_000, false));
+    assert_eq!(read_in(&out), Some(Ok(Slot(11))));
+}
+
+#[test]
 fn members_change_one_at_a_time_and_behind_an_entry_of_the_ballot() {
     let with = |added: &[u32], removed: &[u32]| {
         let mut all = Members::clone(&members());

@@ -147,24 +147,45 @@ fn who_waits_for_an_answer_may_be_silent_and_who_has_it_may_not() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed() {
+fn connections_beyond_the_limits_are_closed_and_who_is_known_finds_room() {
     let limits = Limits {
         connections: 2,
+        unadmitted: 2,
+        idle_unadmitted: LONG,
         ..Limits::default()
     };
-    let (acceptor, events) = acceptor("127.0.0.1:0", &Security::Plain, limits);
-    let streams = [raw(&acceptor), raw(&acceptor)];
+    let acceptor = Acceptor::bind("127.0.0.1:0", Security::Plain, limits).unwrap();
+    let (sender, events) = mpsc::channel();
+    let event = move |id, event| drop(sender.send((id, event)));
+    acceptor.start(event).unwrap();
+    let replies = acceptor.replies();
+    let mut oldest = raw(&acceptor);
+    oldest.set_read_timeout(Some(LONG)).unwrap();
     let (first, _) = opened(&events);
-    opened(&events);
-    let mut third = raw(&acceptor);
-    assert!(!matches!(third.read(&mut [0]), Ok(1..)));
-    until(|| acceptor.refused() == 1);
-    drop(streams);
-    next(&events);
-    next(&events);
-    until(|| acceptor.replies().count() == 0);
-    let _again = raw(&acceptor);
-    assert!(opened(&events).0 > first);
+    let _newer = raw(&acceptor);
+    let (second, _) = opened(&events);
+    let _third = raw(&acceptor);
+    assert!(!matches!(oldest.read(&mut [0]), Ok(1..)));
+    let mut third = None;
+    for _ in 0..2 {
+        match next(&events) {
+            (id, Event::Opened { .. }) => third = Some(id),
+            (id, event) => assert!(id == first && matches!(event, Event::Closed), "{event:?}"),
+        }
+    }
+    assert_eq!(acceptor.refused(), 1);
+    // Two within a budget, and one more.
+    let budget = crate::budget::Budget::new(1 << 20);
+    assert!(replies.admit_within(second, &budget) && replies.admit_within(third.unwrap(), &budget));
+    let _fourth = raw(&acceptor);
+    let (fourth, _) = opened(&events);
+    assert!(!replies.admit_within(fourth, &budget));
+    closed(&events, fourth);
+    // Nodes are not among them.
+    let _node = raw(&acceptor);
+    let (node, _) = opened(&events);
+    assert!(replies.admit(node));
+    assert_eq!(replies.count(), 3);
 }
 
 #[test]

@@ -368,6 +368,10 @@ fn another_protocol_can_go_over_to_tls() {
             let (mut read, mut write, peer) =
                 upgrade(listener.accept().unwrap().0, &server).unwrap();
             assert_eq!(peer.as_deref(), Some("client"));
+            assert!(
+                write.has_no_limit(),
+                "the other protocol has its own limits"
+            );
             let mut asked = [0; HEADER + 5];
             read.read_exact(&mut asked).unwrap();
             write.write_all(&asked).unwrap();

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use super::work::{Answerer, Enders, Event, Way};
 use crate::admin::{Answer, Question};
 use crate::budget::{Budget, Loan};
-use crate::ids::NodeId;
+use crate::bytes::Bytes;
+use crate::ids::{DiskId, NodeId};
 use crate::map::Map;
 use crate::net;
 use crate::node::input::{ConnectionId, Input, Manner, Work};
@@ -41,8 +42,8 @@ pub(super) struct Service {
     /// Memory for requests of all users.
     budget: Arc<Budget>,
     peers: Mutex<HashMap<net::ConnectionId, Peer>>,
-    /// The connections of each node: it is disconnected when the last one ends.
-    nodes: Mutex<HashMap<NodeId, Vec<net::ConnectionId>>>,
+    /// The connections of each node, and its disk: it is disconnected when the last one ends.
+    nodes: Mutex<HashMap<NodeId, Vec<(net::ConnectionId, DiskId)>>>,
 }
 
 /// How a request waits, as its client asked.
@@ -103,7 +104,7 @@ impl Service {
             Some(Peer::Node(node)) => {
                 let mut nodes = self.nodes.lock();
                 let left = nodes.entry(node).or_default();
-                left.retain(|other| *other != id);
+                left.retain(|(other, _)| *other != id);
                 if left.is_empty() {
                     nodes.remove(&node);
                     self.way.input(Input::Disconnected(node));
@@ -127,14 +128,14 @@ impl Service {
                 self.way.send(event)
             };
         }
-        match Frame::decode(&bytes) {
+        // A large write is not copied out of its frame before it is known what it is.
+        match Frame::decode_shared(&bytes.into()) {
             Some(Frame::Hello(hello)) => self.hello(id, hello),
             Some(Frame::Client {
                 id: number,
                 question,
             }) => {
-                drop(bytes);
-                self.client(id, number, &question, loan);
+                self.client(id, number, question, loan);
             }
             // Neither a node nor a client of this version.
             _ => self.replies.abort(id),
@@ -152,15 +153,27 @@ impl Service {
         if !is_it {
             return self.replies.abort(id);
         }
+        let said = hello.clone();
+        if self.way.look(move |core| core.is_replaced(&said)) != Some(false) {
+            return self.replies.abort(id);
+        }
         if !self.replies.admit(id) {
             return;
         }
         self.peers.lock().insert(id, Peer::Node(hello.node));
-        self.nodes.lock().entry(hello.node).or_default().push(id);
+        let disk = hello.disk;
+        let former: Vec<_> = {
+            let mut nodes = self.nodes.lock();
+            let all = nodes.entry(hello.node).or_default();
+            all.push((id, disk));
+            all.iter().copied().filter(|(_, of)| *of != disk).collect()
+        };
+        // What another machine of this number says would be taken for what this one says.
+        former.iter().for_each(|(id, _)| self.replies.abort(*id));
         self.way.input(Input::Connected(hello));
     }
 
-    fn client(&self, id: net::ConnectionId, number: u64, question: &[u8], loan: Option<Loan>) {
+    fn client(&self, id: net::ConnectionId, number: u64, question: Bytes, loan: Option<Loan>) {
         let connection = {
             let mut peers = self.peers.lock();
             match peers.get(&id) {
@@ -178,7 +191,9 @@ impl Service {
                 }
             }
         };
-        let Some(question) = Question::decode(question) else {
+        let decoded = Question::decode(&question);
+        drop(question);
+        let Some(question) = decoded else {
             return self.replies.abort(id);
         };
         let to = To {

@@ -210,6 +210,13 @@ impl Node {
         self.nbd_address
     }
 
+    /// True where the node does nothing any more, by an error in it (a panic, which has been
+    /// reported). Its process should stop it and end, so that it is started again: what it has
+    /// acknowledged is on its disk.
+    pub fn has_failed(&self) -> bool {
+        self.way.has_failed()
+    }
+
     /// The memory for requests of users.
     pub fn requests(&self) -> &Budget {
         &self.budget

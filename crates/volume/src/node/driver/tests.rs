@@ -12,13 +12,13 @@ use super::start::{Node, NodeOptions};
 use super::work::{Event, Way};
 use crate::client::{Client, ClientError};
 use crate::command::Command;
-use crate::ids::{GroupId, NodeId};
+use crate::ids::{DiskId, GroupId, NodeId};
 use crate::nbd;
-use crate::net::{Limits, Security};
+use crate::net::{Connection, Limits, Security, connect};
 use crate::node::input::{ConnectionId, Input, Manner, Work};
 use crate::node::settings::Settings;
 use crate::system::{SystemCommand, SystemOutcome};
-use crate::wire::{Refusal, Reply};
+use crate::wire::{Change, Frame, Hello, Refusal, Reply};
 
 /// The longest wait for anything. No result depends on how fast it comes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -156,5 +156,78 @@ fn a_client_waits_longer_for_an_answer_than_a_connection_may_be_silent() {
         matches!(refused, Err(ClientError::Refused(Refusal::NoQuorum))),
         "{refused:?}"
     );
+    node.stop();
+}
+
+#[test]
+fn a_core_that_panics_takes_nothing_any_more_and_the_node_stops() {
+    let node = Node::start(options()).unwrap();
+    let client = client(&node);
+    assert!(!node.has_failed());
+    node.way.send(Event::Look(Box::new(|_| panic!("a test"))));
+    assert!(node.has_failed());
+    assert!(node.way.look(|_| ()).is_none());
+    drop(client);
+    node.stop();
+}
+
+/// Links to a node as another one does; true where that admits it.
+fn link(node: &Node, hello: &Hello) -> (Connection, bool) {
+    let mut link = connect(&node.address().to_string(), &Security::Plain, PATIENCE).unwrap();
+    let frame = Frame::Hello(hello.clone()).encode().flat();
+    link.send.send(&[&frame]).unwrap();
+    let (of, disk) = (hello.node, hello.disk);
+    let is_known = || {
+        let known = node.way.look(move |core| core.peer_disk(of));
+        known.flatten() == Some(disk)
+    };
+    let end = Instant::now() + PATIENCE;
+    while !is_known() && !link.receive.has_ended() {
+        assert!(Instant::now() < end, "the hello is not taken");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let is_admitted = !link.receive.has_ended();
+    (link, is_admitted)
+}
+
+#[test]
+fn a_machine_that_was_replaced_is_not_heard_while_the_one_that_replaced_it_is_linked() {
+    let node = Node::start(options()).unwrap();
+    let client = client(&node);
+    let hello = |disk| Hello {
+        node: NodeId(2),
+        disk: DiskId(disk),
+        life: 1,
+        cluster: 0,
+        address: "127.0.0.1:1".to_string(),
+    };
+    // At first none of them is a member: the newest is heard, and the other one's link ends.
+    let (mut first, is_admitted) = link(&node, &hello(7));
+    assert!(is_admitted);
+    let (second, is_admitted) = link(&node, &hello(8));
+    assert!(is_admitted);
+    let end = Instant::now() + PATIENCE;
+    while !first.receive.has_ended() {
+        assert!(Instant::now() < end, "the former machine's link stays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    node.way.input(Input::Open(OWN));
+    let added = Change::Add(NodeId(2), "127.0.0.1:1".to_string());
+    request(&node.way, Work::Member(GroupId(1), added));
+    assert!(!link(&node, &hello(7)).1, "the former machine is heard");
+    assert_eq!(
+        node.way.look(|core| core.peer_disk(NodeId(2))).flatten(),
+        Some(DiskId(8))
+    );
+    drop(second);
+    until(
+        || match node.way.look(|core| core.peer_disk(NodeId(2))).flatten() {
+            None => Ok(()),
+            Some(_) => Err("the link has not ended"),
+        },
+    );
+    let (_former, is_admitted) = link(&node, &hello(7));
+    assert!(is_admitted, "it is the only one");
+    drop(client);
     node.stop();
 }

@@ -1,6 +1,7 @@
 //! The threads of a node, and what they hand to each other.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -73,6 +74,8 @@ struct Queue {
     is_handed: bool,
     /// Nothing is taken any more.
     is_stopped: bool,
+    /// The core panicked: what it knows may be wrong.
+    has_failed: bool,
 }
 
 /// How many events a thread takes that has other things to do.
@@ -134,6 +137,11 @@ impl Way {
         self.send(Event::Input(input));
     }
 
+    /// True where the core panicked. Nothing is taken any more.
+    pub(super) fn has_failed(&self) -> bool {
+        self.turns.queue.lock().has_failed
+    }
+
     /// Looks at the core, and waits for what that returns; `None` where the node has stopped.
     pub(super) fn look<T: Send + 'static>(
         &self,
@@ -182,9 +190,24 @@ impl Turns {
         let mut running = self.running.lock();
         let core = running.as_mut()?;
         core.may_keep = may_keep;
-        self.take_all(core, most);
+        // The core is not used again after a panic, and the panic has been reported.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.take_all(core, most)));
+        if taken.is_err() {
+            drop(running);
+            drop(self.fail());
+            return None;
+        }
         core.may_keep = false;
         core.kept.take()
+    }
+
+    /// Takes nothing any more, since the core panicked; its own thread ends it. Returns the events
+    /// that are left.
+    fn fail(&self) -> VecDeque<Event> {
+        let mut queue = self.queue.lock();
+        (queue.is_stopped, queue.has_failed) = (true, true);
+        self.handed.notify_one();
+        std::mem::take(&mut queue.events)
     }
 
     fn take_all(&self, core: &mut Running, most: usize) {
@@ -214,7 +237,7 @@ impl Turns {
     /// Waits until a thread hands over; false after `wait` without that.
     fn is_handed(&self, wait: Duration) -> bool {
         let mut queue = self.queue.lock();
-        if !queue.is_handed {
+        if !queue.is_handed && !queue.has_failed {
             self.handed.wait_for(&mut queue, wait);
         }
         std::mem::take(&mut queue.is_handed)
@@ -248,7 +271,7 @@ pub(super) fn run(way: &Way, mut running: Running) {
     *turns.running.lock() = Some(running);
     drop(turns.run(TURN, false));
     let mut ticked = 0;
-    loop {
+    while !way.has_failed() {
         let wait = (ticked + TICK).saturating_sub(clock::now());
         if turns.is_handed(Duration::from_millis(wait.max(1))) {
             if turns.is_stop() {
@@ -269,7 +292,10 @@ pub(super) fn run(way: &Way, mut running: Running) {
     drop(left);
     let running = turns.running.lock().take();
     if let Some(running) = running {
-        running.end();
+        let core = running.end();
+        if !way.has_failed() {
+            core.close();
+        }
     }
 }
 
@@ -304,12 +330,13 @@ pub(super) enum Job {
 }
 
 impl Running {
-    fn end(mut self) {
+    /// Answers what waits and ends the threads that read. Returns the core.
+    fn end(mut self) -> Core {
         for (_, answer) in self.waiting.drain() {
             answer(Err(Refusal::Failed("the node stops".to_string())));
         }
         self.reads.stop();
-        self.core.close();
+        self.core
     }
 
     /// Takes events, and carries out what follows from all of them.
