@@ -319,8 +319,9 @@ impl Inner {
     /// stored.
     pub(crate) fn catch_up(&self, snapshot: &Snapshot) -> Result<()> {
         if self.store.is_reader() {
-            self.shapes
-                .merge(read_shapes(snapshot, self.trees.directory)?);
+            let may_drop = self.store.unconfirmed_time().is_none();
+            let stored = read_shapes(snapshot, self.trees.directory)?;
+            self.shapes.merge(stored, self.now(), may_drop);
             if let Some(latest) = read_latest(snapshot, self.trees.directory)? {
                 self.latest.fetch_max(latest, Ordering::AcqRel);
             }
@@ -474,10 +475,11 @@ impl Inner {
         needed: Time,
     ) -> std::result::Result<Vec<ShapeUntil>, EngineError> {
         // While the clock may be wrong, elements that have ended can come back.
-        let forgets = || self.store.unconfirmed_time().is_none();
+        let may_drop = || self.store.unconfirmed_time().is_none();
         // Shapes last as long as elements are stored: see `drop_time`.
-        let needed = needed.saturating_add(Time::from(self.config.resolution));
-        let written = self.shapes.need(shapes, self.now(), needed, &forgets);
+        let needed_until = needed.saturating_add(Time::from(self.config.resolution));
+        let now = self.now();
+        let written = (self.shapes).extend_lifetimes(shapes, now, needed_until, &may_drop);
         for ShapeUntil { shape, until } in &written {
             let (key, value) = (shape_key(shape), until.to_le_bytes());
             let drop_time = self.drop_time(*until);

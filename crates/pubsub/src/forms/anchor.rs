@@ -35,6 +35,31 @@ pub(crate) enum Filing {
     Block(u8),
 }
 
+impl Filing {
+    /// The stored form: a tag, and the bits of a block.
+    pub(crate) fn encode(&self) -> [u8; 2] {
+        match self {
+            Filing::Equal => [1, 0],
+            Filing::AnyString => [2, 0],
+            Filing::AtLeast => [3, 0],
+            Filing::AtMost => [4, 0],
+            Filing::Block(bits) => [5, *bits],
+        }
+    }
+
+    /// Decodes the stored form; `None` if it is malformed.
+    pub(crate) fn decode(stored: [u8; 2]) -> Option<Filing> {
+        Some(match stored {
+            [1, 0] => Filing::Equal,
+            [2, 0] => Filing::AnyString,
+            [3, 0] => Filing::AtLeast,
+            [4, 0] => Filing::AtMost,
+            [5, bits] if bits <= 64 => Filing::Block(bits),
+            _ => return None,
+        })
+    }
+}
+
 /// The path of an anchor's values, and how they are filed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AnchorShape {
@@ -111,12 +136,10 @@ impl AnchorShape {
         let path = self.path.text().as_bytes();
         let mut key = Vec::with_capacity(path.len() + 4);
         put_bytes(&mut key, path);
-        match self.filing {
-            Filing::Equal => key.push(1),
-            Filing::AnyString => key.push(2),
-            Filing::AtLeast => key.push(3),
-            Filing::AtMost => key.push(4),
-            Filing::Block(bits) => key.extend([5, bits]),
+        let [tag, bits] = self.filing.encode();
+        key.push(tag);
+        if let Filing::Block(_) = self.filing {
+            key.push(bits);
         }
         key
     }

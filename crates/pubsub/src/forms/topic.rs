@@ -164,6 +164,15 @@ pub(crate) struct PatternLevels {
     pub(crate) wild: u64,
 }
 
+impl PatternLevels {
+    /// Levels as stored; `None` if there are too many, or a wildcard is behind the last one.
+    pub(crate) fn decode(count: u8, wild: u64) -> Option<PatternLevels> {
+        let is_among_levels = wild.checked_shr(count.into()).unwrap_or(0) == 0;
+        let is_valid = usize::from(count) <= MAX_LEVELS && is_among_levels;
+        is_valid.then_some(PatternLevels { count, wild })
+    }
+}
+
 /// The topics that a subscription receives.
 ///
 /// - Without wildcards, `politics/us` receives publications to itself, its subtopics

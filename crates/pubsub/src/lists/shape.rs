@@ -9,8 +9,8 @@
 //! which it is needed. This time is extended generously, so that few later elements must write the
 //! shape again.
 //!
-//! A shape is *known* from before the write that brings it until its time has passed, so publishers
-//! miss no list. It counts as *written* only after that write, which can fail.
+//! A shape becomes *known* before its directory entry is written, and stays known at least until its
+//! time has passed, so publishers miss no list. It is *written* once that write has succeeded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(crate) struct ShapeUntil {
 }
 
 /// The maximum number of paths under which conditions are filed; conditions on other paths are
-/// evaluated one by one.
+/// evaluated one by one. Subscriptions that are made at the same time may exceed it.
 const MAX_FILED_PATHS: usize = 64;
 
 /// The shapes that may be alive, and data derived from them.
@@ -74,7 +74,7 @@ pub(crate) struct KnownShapes {
     pub(crate) value_finder: Option<Values>,
     /// True if a subscription to changes of a number may be alive.
     pub(crate) has_changes: bool,
-    /// All shapes, sorted, each with the time that is written for it.
+    /// The shapes that are confirmed to be in the directory, sorted, each with its stored time.
     written: Vec<ShapeUntil>,
 }
 
@@ -96,44 +96,70 @@ pub(crate) struct KnownAnchor {
     pub(crate) path_number: usize,
 }
 
-/// The shapes of a broker. `known` is derived from `until`, and replaced under its lock.
+/// The shapes of a broker. `known` is derived from `lifetimes`, and replaced under its lock.
 #[derive(Default)]
 pub(crate) struct Shapes {
-    until: Mutex<HashMap<Shape, Lifetime>>,
+    lifetimes: Mutex<HashMap<Shape, Lifetime>>,
     known: ArcSwap<KnownShapes>,
 }
 
 /// How long a shape is needed.
 #[derive(Debug, Clone, Copy)]
 struct Lifetime {
-    /// The latest time that a write was to store. The shape is known until then.
+    /// The latest time that was given to any write of the shape, finished or not. The shape stays
+    /// known at least until then.
     promised: Time,
-    /// The latest time that a write has stored; `None` until the first has. It may be behind
-    /// `promised`, since a write can fail.
+    /// The latest time in the directory; `None` before the first write succeeds. Earlier than
+    /// `promised` after a write that failed.
     written: Option<Time>,
+}
+
+impl Lifetime {
+    /// True until its time has passed.
+    fn lasts(&self, now: Time) -> bool {
+        // The clock does not go below 0, but times may: at 0, a negative time may not have passed.
+        now == 0 || self.promised == NEVER || self.promised >= now
+    }
 }
 
 impl Shapes {
     /// Begins with the shapes in the directory.
     pub(crate) fn load(stored: impl IntoIterator<Item = ShapeUntil>) -> Shapes {
         let shapes = Shapes::default();
-        shapes.merge(stored);
+        shapes.merge(stored, Time::MIN, false);
         shapes
     }
 
-    /// Adds shapes that another process has written.
-    pub(crate) fn merge(&self, stored: impl IntoIterator<Item = ShapeUntil>) {
-        let mut until = self.until.lock();
-        let before = until.len();
-        until.extend(stored.into_iter().map(|stored| {
-            let lifetime = Lifetime {
-                promised: stored.until,
-                written: Some(stored.until),
-            };
-            (stored.shape, lifetime)
-        }));
-        if until.len() != before {
-            self.known.store(Arc::new(KnownShapes::of(&until)));
+    /// Adds the shapes in the directory, which another process writes. If `may_drop`, drops shapes
+    /// whose time has passed and that are not in the directory any more.
+    pub(crate) fn merge(
+        &self,
+        stored: impl IntoIterator<Item = ShapeUntil>,
+        now: Time,
+        may_drop: bool,
+    ) {
+        let stored: HashMap<Shape, Time> = stored
+            .into_iter()
+            .map(|stored| (stored.shape, stored.until))
+            .collect();
+        let mut lifetimes = self.lifetimes.lock();
+        let before = lifetimes.len();
+        if may_drop {
+            // The directory may be one of before another thread's: what lasts stays known.
+            lifetimes.retain(|shape, lifetime| lifetime.lasts(now) || stored.contains_key(shape));
+        }
+        let mut is_changed = lifetimes.len() != before;
+        for (shape, until) in stored {
+            let lifetime = lifetimes.entry(shape).or_insert(Lifetime {
+                promised: until,
+                written: None,
+            });
+            is_changed |= lifetime.written < Some(until);
+            lifetime.promised = lifetime.promised.max(until);
+            lifetime.written = lifetime.written.max(Some(until));
+        }
+        if is_changed {
+            self.known.store(Arc::new(KnownShapes::of(&lifetimes)));
         }
     }
 
@@ -145,57 +171,58 @@ impl Shapes {
     /// True if conditions on this path may be filed: the path has filed conditions already, or
     /// fewer than [`MAX_FILED_PATHS`] paths have.
     pub(crate) fn may_file_under(&self, path: &AnchorPath) -> bool {
-        let until = self.until.lock();
-        let paths: BTreeSet<&AnchorPath> = until.keys().filter_map(Shape::path).collect();
+        let lifetimes = self.lifetimes.lock();
+        let paths: BTreeSet<&AnchorPath> =
+            lifetimes.keys().filter_map(Shape::anchor_path).collect();
         paths.contains(path) || paths.len() < MAX_FILED_PATHS
     }
 
-    /// Returns the shapes to write with an element that is needed until `needed`, each with the
-    /// time to write. Called in the order of commits, before the element is in the log. After the
-    /// write the caller [confirms](Shapes::confirm) them. If `forgets` returns true, drops shapes
-    /// whose time has passed.
-    pub(crate) fn need(
+    /// Returns the shapes to write with an element that is needed until `needed_until`, each with
+    /// the time to write. Called under the writer lock of the store, before the element is in the
+    /// log. After the write the caller [confirms](Shapes::confirm) them. If `may_drop` returns true,
+    /// drops shapes whose time has passed.
+    pub(crate) fn extend_lifetimes(
         &self,
         shapes: &[Shape],
         now: Time,
-        needed: Time,
-        forgets: &dyn Fn() -> bool,
+        needed_until: Time,
+        may_drop: &dyn Fn() -> bool,
     ) -> Vec<ShapeUntil> {
         let known = self.known.load();
-        let is_written = |shape: &&Shape| known.is_written(shape, needed);
-        if shapes.iter().all(|shape| is_written(&shape)) {
+        let is_written = |shape: &Shape| known.is_written(shape, needed_until);
+        if shapes.iter().all(is_written) {
             return Vec::new();
         }
-        let mut until = self.until.lock();
-        let before = until.len();
-        if forgets() {
-            // The clock does not go below 0, but times may: at 0, a negative time may not have
-            // passed.
-            let lasts = |time: Time| now == 0 || time == NEVER || time >= now;
-            until.retain(|_, lifetime| lasts(lifetime.promised));
+        let mut lifetimes = self.lifetimes.lock();
+        let before = lifetimes.len();
+        if may_drop() {
+            lifetimes.retain(|_, lifetime| lifetime.lasts(now));
         }
-        let mut is_changed = until.len() != before;
+        let mut is_changed = lifetimes.len() != before;
         let mut to_write = Vec::new();
         for shape in shapes.iter().filter(|shape| !is_written(shape)) {
-            let ahead = needed.saturating_sub(now).max(0);
-            let promised = needed.saturating_add(ahead);
-            let lifetime = until.entry(shape.clone()).or_insert_with(|| {
+            let ahead = needed_until.saturating_sub(now).max(0);
+            let promised = needed_until.saturating_add(ahead);
+            let lifetime = lifetimes.entry(shape.clone()).or_insert_with(|| {
                 is_changed = true;
                 Lifetime {
                     promised,
                     written: None,
                 }
             });
-            // The last write stays in the directory: it must not promise less than another under
-            // way.
+            // Concurrent writes overwrite each other's entry, so each stores the latest time of all.
             lifetime.promised = lifetime.promised.max(promised);
+            debug_assert!(
+                lifetime.promised >= needed_until,
+                "the entry outlives the element"
+            );
             to_write.push(ShapeUntil {
                 shape: shape.clone(),
                 until: lifetime.promised,
             });
         }
         if is_changed {
-            self.known.store(Arc::new(KnownShapes::of(&until)));
+            self.known.store(Arc::new(KnownShapes::of(&lifetimes)));
         }
         to_write
     }
@@ -205,33 +232,33 @@ impl Shapes {
         if written.is_empty() {
             return;
         }
-        let mut until = self.until.lock();
+        let mut lifetimes = self.lifetimes.lock();
         for confirmed in written {
-            // The shape may have been forgotten meanwhile, if its time has passed.
-            if let Some(lifetime) = until.get_mut(&confirmed.shape) {
+            // The shape may have been dropped meanwhile, if its time has passed.
+            if let Some(lifetime) = lifetimes.get_mut(&confirmed.shape) {
                 lifetime.written = lifetime.written.max(Some(confirmed.until));
             }
         }
-        self.known.store(Arc::new(KnownShapes::of(&until)));
+        self.known.store(Arc::new(KnownShapes::of(&lifetimes)));
     }
 }
 
 impl KnownShapes {
-    fn of(shapes: &HashMap<Shape, Lifetime>) -> KnownShapes {
+    fn of(lifetimes: &HashMap<Shape, Lifetime>) -> KnownShapes {
         let mut known = KnownShapes::default();
         let mut paths: Vec<Path> = Vec::new();
-        for (shape, lifetime) in shapes {
+        for (shape, lifetime) in lifetimes {
             if let Some(until) = lifetime.written {
                 let shape = shape.clone();
                 known.written.push(ShapeUntil { shape, until });
             }
             match shape {
-                Shape::Publications(shape) => known.publications.push(*shape),
-                Shape::Subscriptions(shape) => {
-                    known.has_changes |= shape.changes;
-                    let anchor = shape.anchor.as_ref();
+                Shape::Publications(publications) => known.publications.push(*publications),
+                Shape::Subscriptions(subscriptions) => {
+                    known.has_changes |= subscriptions.changes;
+                    let anchor = subscriptions.anchor.as_ref();
                     known.subscriptions.push(KnownSubscriptions {
-                        shape: shape.clone(),
+                        shape: subscriptions.clone(),
                         known_anchor: anchor.map(|anchor| KnownAnchor::new(anchor, &mut paths)),
                     });
                 }
@@ -242,18 +269,18 @@ impl KnownShapes {
         known
     }
 
-    /// True if the directory has this shape until `needed` or longer.
-    fn is_written(&self, shape: &Shape, needed: Time) -> bool {
+    /// True if the directory has this shape until `needed_until` or longer.
+    fn is_written(&self, shape: &Shape, needed_until: Time) -> bool {
         let at = (self.written).binary_search_by(|written| written.shape.cmp(shape));
-        at.is_ok_and(|at| self.written.own(at).until >= needed)
+        at.is_ok_and(|at| self.written.own(at).until >= needed_until)
     }
 }
 
 impl KnownAnchor {
     /// Prepares an anchor, and adds its path to those of all anchors if it is not among them.
     fn new(anchor: &AnchorShape, paths: &mut Vec<Path>) -> KnownAnchor {
-        let known = paths.iter().position(|path| path == anchor.path.path());
-        let path_number = known.unwrap_or_else(|| {
+        let position = paths.iter().position(|path| path == anchor.path.path());
+        let path_number = position.unwrap_or_else(|| {
             paths.push(anchor.path.path().clone());
             paths.len() - 1
         });
@@ -266,8 +293,8 @@ impl KnownAnchor {
 }
 
 impl Shape {
-    /// The path of its anchor.
-    fn path(&self) -> Option<&AnchorPath> {
+    /// The anchor's path; `None` without an anchor.
+    fn anchor_path(&self) -> Option<&AnchorPath> {
         match self {
             Shape::Subscriptions(shape) => Some(&shape.anchor.as_ref()?.path),
             Shape::Publications(_) => None,
@@ -282,21 +309,8 @@ impl Shape {
                 out.extend([PUBLICATIONS, shape.levels, shape.cell_level])
             }
             Shape::Subscriptions(shape) => {
-                let PatternLevels { count, wild } = shape.pattern_levels;
-                out.extend([SUBSCRIPTIONS, shape.reach.byte(), count, shape.cell_level]);
-                out.push(u8::from(shape.changes));
-                out.extend_from_slice(&wild.to_le_bytes());
-                if let Some(anchor) = &shape.anchor {
-                    let (filing, bits) = match anchor.filing {
-                        Filing::Equal => (1, 0),
-                        Filing::AnyString => (2, 0),
-                        Filing::AtLeast => (3, 0),
-                        Filing::AtMost => (4, 0),
-                        Filing::Block(bits) => (5, bits),
-                    };
-                    out.extend([filing, bits]);
-                    put_bytes(&mut out, anchor.path.text().as_bytes());
-                }
+                out.push(SUBSCRIPTIONS);
+                shape.encode(&mut out);
             }
         }
         out
@@ -318,28 +332,36 @@ impl Shape {
 }
 
 impl SubscriptionShape {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let PatternLevels { count, wild } = self.pattern_levels;
+        out.extend([self.reach.byte(), count, self.cell_level]);
+        out.push(u8::from(self.changes));
+        out.extend_from_slice(&wild.to_le_bytes());
+        if let Some(anchor) = &self.anchor {
+            out.extend(anchor.filing.encode());
+            put_bytes(out, anchor.path.text().as_bytes());
+        }
+    }
+
     fn decode(input: &mut Reader<'_>) -> Option<SubscriptionShape> {
         let reach = Reach::from_byte(input.u8()?)?;
-        let (count, cell_level, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
+        let (count, cell_level) = (input.u8()?, input.u8()?);
+        let changes = match input.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let wild = input.u64()?;
         let anchor = if input.is_empty() {
             None
         } else {
-            let (filing, bits) = (input.u8()?, input.u8()?);
-            let filing = match filing {
-                1 => Filing::Equal,
-                2 => Filing::AnyString,
-                3 => Filing::AtLeast,
-                4 => Filing::AtMost,
-                5 if bits <= 64 => Filing::Block(bits),
-                _ => return None,
-            };
+            let filing = Filing::decode([input.u8()?, input.u8()?])?;
             let path = AnchorPath::decode(input.bytes()?)?;
             Some(AnchorShape { path, filing })
         };
         Some(SubscriptionShape {
             reach,
-            pattern_levels: PatternLevels { count, wild },
+            pattern_levels: PatternLevels::decode(count, wild)?,
             cell_level,
             anchor,
             changes,

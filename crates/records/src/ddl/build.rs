@@ -27,7 +27,7 @@ pub(super) struct IndexBuild<'b, 'p> {
 }
 
 /// Collects the entries of an index in the staging tree.
-struct Gather<'a> {
+struct EntryCollector<'a> {
     dataset: &'a Handle,
     staging: TreeId,
     attribute: &'a Attribute,
@@ -39,8 +39,9 @@ struct Gather<'a> {
     values: Extracted,
 }
 
-/// Visits the tokens of a version, for which an index has one entry each. The newest version must
-/// fit the attribute; older ones that do not fit have no index entries.
+/// Visits the tokens of a version, for which an index has one entry each, and adds remarks on values
+/// that are not indexed. The newest version must fit the attribute; older ones that do not fit have
+/// no index entries.
 fn each_token(
     attribute: &Attribute,
     remarks: &Remarks,
@@ -67,7 +68,7 @@ fn each_token(
     }
 }
 
-impl BackfillTarget for Gather<'_> {
+impl BackfillTarget for EntryCollector<'_> {
     fn take(&mut self, version: &RecordVersion<'_>) -> Result<()> {
         let remarks = &self.dataset.state.remarks;
         each_token(
@@ -87,14 +88,16 @@ impl BackfillTarget for Gather<'_> {
         progress.records = position.records;
         progress.complete = position.complete;
         progress.last.clone_from(&position.last);
-        // An empty result needs no piece, and an empty store has no number for one. If all records
-        // are deleted, older versions of them may have entries.
+        // Without records and entries no piece is written: a piece needs the sequence number of a
+        // write, and an empty store has none. If all records are deleted, older versions of them may
+        // have entries.
         let has_found_any = progress.records > 0 || progress.index_entries > 0;
         let is_last = progress.complete && has_found_any;
         if is_last || self.piece.size() >= self.limit {
             progress.pieces += 1;
             let group = &self.dataset.store.group;
-            // The invariant of the backfill.
+            // A power cut must not bring a record back that the piece lacks because it was deleted
+            // (see `backfill.rs`).
             group.sync()?;
             group.ingest_newest(self.staging, &mut |sink| self.piece.write(progress, sink))?;
             self.piece.clear();
@@ -105,23 +108,26 @@ impl BackfillTarget for Gather<'_> {
 
 impl IndexBuild<'_, '_> {
     /// The final edit: the new definition, without the tree of the old index.
-    fn last_step(&self) -> TreeChange {
+    fn final_edit(&self) -> TreeChange {
         let new = &self.building.attribute;
         let mut attributes = self.layout.attributes.iter();
         let old = attributes.find(|a| a.id == new.id);
         let tree = old.and_then(|old| old.tree);
-        // The keys written since the old index began also serve the new one, if that is
-        // stand-alone.
-        let keys = old
+        // A new stand-alone index keeps the old one's tree of written keys (deleted-key strategy).
+        let written_keys = old
             .and_then(|old| old.deleted)
             .filter(|_| !new.kind.is_standalone());
-        // The replaced values also serve the new index, if it is a range filter.
-        let widened = old
+        // A new range filter keeps the old one's tree of replaced values.
+        let replaced_values = old
             .and_then(|old| old.widened)
             .filter(|_| new.widened.is_none());
         TreeChange {
             configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
-            dropped: tree.into_iter().chain(keys).chain(widened).collect(),
+            dropped: tree
+                .into_iter()
+                .chain(written_keys)
+                .chain(replaced_values)
+                .collect(),
             ..TreeChange::default()
         }
     }
@@ -129,16 +135,16 @@ impl IndexBuild<'_, '_> {
     /// Completes the change to an index type with a tree: collects the entries of earlier records
     /// in the tree `staging`, and installs them as the oldest run of `tree`.
     pub(super) fn standalone(&mut self, tree: TreeId, staging: TreeId) -> Result<()> {
-        let progress = self.gather(staging)?;
+        let progress = self.collect_entries(staging)?;
         self.records = progress.records;
         self.make_unique(staging)?;
         let snapshot = self.backfill.dataset.store.group.snapshot();
         let attribute = &self.building.attribute;
-        let mut oldest = attribute.builder()?;
-        let mut change = self.last_step();
+        let mut run_builder = attribute.builder()?;
+        let mut edit = self.final_edit();
         let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.settings);
-        change.configured.push((tree, config.to_bytes()));
-        change.dropped.push(staging);
+        edit.configured.push((tree, config.to_bytes()));
+        edit.dropped.push(staging);
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
             let mut written = 0;
             let mut add = |value: &[u8], key: &[u8], seq| -> Result<()> {
@@ -146,17 +152,17 @@ impl IndexBuild<'_, '_> {
                     backfill.report(Phase::Writing, written, progress.index_entries)?;
                 }
                 written += 1;
-                Ok(oldest.add(value, key, seq, sink)?)
+                Ok(run_builder.add(value, key, seq, sink)?)
             };
             each_staged(&snapshot, staging, attribute, None, READAHEAD, &mut add)?;
-            Ok(oldest.finish(sink)?)
+            Ok(run_builder.finish(sink)?)
         };
-        let mut change = |_| change.clone();
-        self.backfill.install(tree, &mut write, &mut change)
+        self.backfill
+            .install(tree, &mut write, &mut |_| edit.clone())
     }
 
     /// Collects the index entries of the records written before the change in the staging tree.
-    fn gather(&mut self, staging: TreeId) -> Result<StagingProgress> {
+    fn collect_entries(&mut self, staging: TreeId) -> Result<StagingProgress> {
         let dataset = self.backfill.dataset;
         let progress = StagingProgress::read(&dataset.store.group.snapshot(), staging)?;
         let attribute = &self.building.attribute;
@@ -167,7 +173,7 @@ impl IndexBuild<'_, '_> {
             // Without writes before the change there are no records to read.
             complete: progress.complete || self.building.since == 0,
         };
-        let mut gather = Gather {
+        let mut collector = EntryCollector {
             dataset,
             staging,
             attribute,
@@ -176,8 +182,8 @@ impl IndexBuild<'_, '_> {
             limit: loan.bytes(),
             values: Extracted::default(),
         };
-        self.backfill.run(position, &mut gather)?;
-        Ok(gather.progress)
+        self.backfill.run(position, &mut collector)?;
+        Ok(collector.progress)
     }
 
     /// Completes a change to an index type without a tree: tests that every record fits a new
@@ -204,8 +210,8 @@ impl IndexBuild<'_, '_> {
             }
             self.records = self.records.max(written);
         }
-        let change = self.last_step();
-        group.change_trees(&mut |_| Ok(change.clone()))?;
+        let edit = self.final_edit();
+        group.change_trees(&mut |_| Ok(edit.clone()))?;
         Ok(())
     }
 }

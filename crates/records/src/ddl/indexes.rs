@@ -41,8 +41,8 @@ const SAMPLE: usize = 1000;
 pub enum IndexStep {
     /// Reading the existing records. The numbers count records.
     Reading,
-    /// Writing the index. The numbers count index entries for a stand-alone index, records for an
-    /// embedded one.
+    /// Writing the index. The numbers count index entries for a stand-alone index, entries of the
+    /// data (also of older versions and deletions) for an embedded one.
     Writing,
     /// Waiting until all writers of a cluster know the index. The numbers are milliseconds.
     Waiting,
@@ -82,7 +82,7 @@ pub struct IndexChange {
     pub from: Option<IndexKind>,
     /// The kind of its index now (or once the change is complete).
     pub to: IndexKind,
-    /// Records that were read or rewritten.
+    /// Records that were read, or entries of the data that were rewritten.
     pub records: u64,
     /// False if the progress callback stopped the change.
     pub complete: bool,

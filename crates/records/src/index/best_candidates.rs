@@ -6,7 +6,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use esker_lsm::{Seq, SeqSet, Slice, Superseded};
+use esker_lsm::{Seq, Slice, Superseded};
 use esker_model::query::Recency;
 
 use super::ranked::Ranked;
@@ -53,10 +53,13 @@ pub(crate) struct Window {
     pub(crate) bytes: usize,
 }
 
-/// The writes whose entries are sought.
+/// The writes whose entries are sought, and which of them were found.
 pub(crate) struct SoughtWrites {
-    numbers: SeqSet,
-    /// The worst rank of a number.
+    /// Ascending.
+    seqs: Vec<Seq>,
+    /// For each, whether an entry of it was offered.
+    found: Vec<bool>,
+    /// The worst rank of a write.
     worst_rank: u64,
 }
 
@@ -77,10 +80,12 @@ impl SoughtWrites {
             candidates.is_sorted_by_key(|candidate| order.rank(candidate.seq)),
             "best first"
         );
-        let mut numbers: Vec<Seq> = candidates.iter().map(|candidate| candidate.seq).collect();
-        numbers.sort_unstable();
+        let mut seqs: Vec<Seq> = candidates.iter().map(|candidate| candidate.seq).collect();
+        seqs.sort_unstable();
+        seqs.dedup();
         let sought = SoughtWrites {
-            numbers: numbers.into_iter().collect(),
+            found: vec![false; seqs.len()],
+            seqs,
             worst_rank: order.rank(last.seq),
         };
         let window = Window {
@@ -89,6 +94,21 @@ impl SoughtWrites {
             ..Window::all()
         };
         Some((window, sought))
+    }
+
+    /// Notes that an entry of a write was offered.
+    fn note(&mut self, seq: Seq) {
+        let position = self.seqs.binary_search(&seq);
+        if let Some(found) = position.ok().and_then(|at| self.found.get_mut(at)) {
+            *found = true;
+        }
+    }
+
+    /// The sequence numbers of which an entry was offered, in ascending order.
+    fn into_found(self) -> Vec<Seq> {
+        let all = self.seqs.into_iter().zip(self.found);
+        all.filter_map(|(seq, is_found)| is_found.then_some(seq))
+            .collect()
     }
 }
 
@@ -159,12 +179,19 @@ impl BestCandidates {
         }
     }
 
-    /// Keeps only the entries of some writes.
+    /// Notes which of some writes have entries, and keeps no candidates.
     pub(crate) fn only(self, sought: SoughtWrites) -> BestCandidates {
         BestCandidates {
             sought: Some(sought),
             ..self
         }
+    }
+
+    /// The sequence numbers of the writes that were sought and have entries, in ascending order.
+    pub(crate) fn into_found(self) -> Vec<Seq> {
+        self.sought
+            .map(SoughtWrites::into_found)
+            .unwrap_or_default()
     }
 
     /// The number of entries between the first and the last of the writes that are sought.
@@ -280,11 +307,9 @@ impl BestCandidates {
             self.overflowed |= self.is_beyond(rank);
             return;
         }
-        if let Some(sought) = &self.sought {
+        if let Some(sought) = &mut self.sought {
             self.offered += 1;
-            if !sought.numbers.contains(seq) {
-                return;
-            }
+            return sought.note(seq);
         }
         if self.obsolete.as_ref().is_some_and(|set| set.contains(seq)) {
             self.skipped += 1;
@@ -360,5 +385,29 @@ impl BestCandidates {
             same
         });
         (candidates, self.overflowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_that_are_sought_are_noted_and_not_kept_however_many_entries_they_have() {
+        let candidates = [9, 7, 4].map(|seq| Candidate {
+            seq,
+            key: vec![],
+            record: None,
+        });
+        let (window, sought) = SoughtWrites::with_window(Recency::Newest, &candidates).unwrap();
+        let mut best = BestCandidates::new(window).only(sought);
+        for _ in 0..10_000 {
+            for seq in [3, 4, 5, 9, 10] {
+                best.offer(seq, b"a key");
+            }
+        }
+        assert_eq!((best.len(), best.bytes), (0, 0));
+        assert_eq!(best.offered(), 30_000, "those from 4 to 9");
+        assert_eq!(best.into_found(), [4, 9]);
     }
 }

@@ -1,14 +1,14 @@
-//! Combinations of index entries ([`Lists`]): entries of several indexes rule each other out before
-//! a record is read.
+//! Index intersection: the sequence numbers of the entries of several indexes ([`Lists`]) are
+//! intersected, united and subtracted before a record is read.
 //!
-//! For large answers, lists are read whole ([`WholeLists`]): the numbers of the shorter ones are
-//! gathered in sets, and those entries of the longest one that the sets admit are visited, with
-//! their keys. If a set takes more than its share of the memory, all entries of the first list are
-//! visited instead, and the records decide.
+//! For large answers, lists are read whole ([`WholeLists`]): the sequence numbers of the shorter
+//! ones are collected in sets, and those entries of the longest one that the sets admit are
+//! visited, with their keys. If a set takes more than its share of the memory, all entries of the
+//! first list are visited instead, and the condition is evaluated on the records.
 //!
 //! For pages ([`rule_out`]), the base gives a window of candidates, and the other lists are read
-//! for the numbers between its first and its last candidate only. So a query for a few records
-//! reads little of long lists, as far as their types can stop early.
+//! for the sequence numbers between its first and its last candidate only. So a query for a few
+//! records reads little of long lists, as far as their types can stop early.
 //!
 //! **Invariant.** The visited entries include one of each record that answers the query, whatever
 //! the memory.
@@ -38,17 +38,18 @@ const MAX_GATHERED: usize = 64 << 10;
 /// than a lookup if most ranges are empty.
 const MAX_RANGES: usize = 16;
 
-/// Receives the key and the number of an entry.
+/// Receives the key and the sequence number of an entry.
 pub(super) type VisitKey<'v, E> = dyn FnMut(&[u8], Seq) -> std::result::Result<(), E> + 'v;
 
-/// False if the entry of a write is ruled out by lists that were read before.
+/// Returns whether the lists that were read so far admit the entry of a write.
 type Keep<'k> = dyn Fn(Seq) -> bool + 'k;
 
 /// Reads lists whole.
 pub(super) struct WholeLists<'a> {
     context: &'a Context,
     lookup: Lookup<'a>,
-    /// Bytes that the sets of numbers may take.
+    /// Bytes that the sets of sequence numbers of one combination may take. A combination within
+    /// another has as much again.
     memory: usize,
     /// The lists that were read to their ends.
     lists_read: RefCell<Vec<ListRead>>,
@@ -161,31 +162,41 @@ impl<'a> WholeLists<'a> {
         let (Some(first), Some((last, shorter))) = (parts.first(), parts.split_last()) else {
             return Err(Error::from(Misplaced::here()).into());
         };
-        // The numbers that all parts read so far have.
+        // The sequence numbers that all parts read so far have.
         let mut common: Option<SeqSet> = None;
         for part in shorter {
             let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
-            let Some(numbers) = self.numbers(part, &is_common)? else {
+            let Some(seqs) = self.seqs(part, &is_common)? else {
                 return self.each(first, keep, visit);
             };
-            common = Some(numbers);
+            common = Some(seqs);
         }
         let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
         let mut ruled_out = SeqSet::new();
         for at in excluded {
-            // Without the set, the records decide.
-            if let Some(numbers) = self.numbers(&Lists::One(*at), &is_common)? {
-                ruled_out.add_all(&numbers);
+            // What is not ruled out here, the condition rules out on the records.
+            let Some(seqs) = self.seqs(&Lists::One(*at), &is_common)? else {
+                continue;
+            };
+            if ruled_out.memory() + seqs.memory() > self.set_bytes() {
+                self.is_exact.set(false);
+                break;
             }
+            ruled_out.add_all(&seqs);
         }
         let is_admitted = |seq| is_common(seq) && !ruled_out.contains(seq);
         self.each(last, &is_admitted, visit)
     }
 
-    /// The numbers that a combination has; `None` if they take too much memory.
-    fn numbers(&self, lists: &Lists, keep: &Keep<'_>) -> Result<Option<SeqSet>> {
-        // Two sets exist at a time, and one of the excluded numbers.
-        let max_bytes = self.memory / 4;
+    /// The bytes that a set of sequence numbers may take. Two exist at a time, and one of those
+    /// that are ruled out.
+    fn set_bytes(&self) -> usize {
+        self.memory / 4
+    }
+
+    /// The sequence numbers that a combination has; `None` if they take too much memory.
+    fn seqs(&self, lists: &Lists, keep: &Keep<'_>) -> Result<Option<SeqSet>> {
+        let max_bytes = self.set_bytes();
         let max_gathered = (max_bytes / 16).clamp(1, MAX_GATHERED);
         let (mut set, mut gathered) = (SeqSet::new(), Vec::with_capacity(max_gathered.min(1024)));
         let walked = self.each(lists, keep, &mut |_, seq| {
@@ -193,7 +204,7 @@ impl<'a> WholeLists<'a> {
             if gathered.len() < max_gathered {
                 return Ok(());
             }
-            // In ascending order, so that no number is inserted before others in the set.
+            // In ascending order, so that none is inserted before others in the set.
             gathered.sort_unstable();
             set.extend(gathered.drain(..));
             if set.memory() > max_bytes {
@@ -230,7 +241,7 @@ impl<'a> WholeLists<'a> {
             .ok_or_else(|| Error::from(Misplaced::here()))?;
         let (mut entries, mut obsolete) = (0, 0);
         for range in ranges.iter().filter(|range| !range.is_empty()) {
-            // Areas are read block by block.
+            // `each_entry` ignores the read-ahead for areas, so they need no estimate.
             let is_area = index.is_of_points() && !range.regions.is_empty();
             let is_large =
                 !is_area && index.estimate(&self.lookup, attribute, range)? >= READAHEAD_ENTRIES;
@@ -290,11 +301,11 @@ pub(super) fn offer(context: &Context, at: usize, best: &mut BestCandidates) -> 
     Ok(())
 }
 
-/// The numbers that a list has in a window.
-struct WindowNumbers {
+/// The sequence numbers that a list has in a window.
+struct WindowSeqs {
     constraint: usize,
     /// Ascending.
-    numbers: Vec<Seq>,
+    seqs: Vec<Seq>,
 }
 
 /// Drops those candidates of a window of the base that the other lists rule out. The candidates are
@@ -312,7 +323,7 @@ pub(super) fn rule_out(
         [only] => Some(*only),
         _ => None,
     };
-    let mut lists: Vec<WindowNumbers> = Vec::new();
+    let mut lists: Vec<WindowSeqs> = Vec::new();
     for at in combined.lists.constraints() {
         if Some(at) == only_base {
             continue;
@@ -324,23 +335,19 @@ pub(super) fn rule_out(
         let mut best = BestCandidates::new(window).only(among);
         offer(context, at, &mut best)?;
         steps.listed += best.offered();
-        let (listed, _) = best.finish();
-        let mut numbers: Vec<Seq> = listed.into_iter().map(|candidate| candidate.seq).collect();
-        numbers.sort_unstable();
-        lists.push(WindowNumbers {
+        lists.push(WindowSeqs {
             constraint: at,
-            numbers,
+            seqs: best.into_found(),
         });
     }
     let before = candidates.len();
     candidates.retain(|candidate| {
         combined.lists.admits(&|at| {
-            let list = lists.iter().find(|list| list.constraint == at);
-            debug_assert!(
-                list.is_some() || Some(at) == only_base,
-                "each list was read"
-            );
-            list.is_none_or(|list| list.numbers.binary_search(&candidate.seq).is_ok())
+            let in_list = |list: &WindowSeqs| list.seqs.binary_search(&candidate.seq).is_ok();
+            Some(at) == only_base
+                || lists
+                    .iter()
+                    .any(|list| list.constraint == at && in_list(list))
         })
     });
     steps.ruled_out += (before - candidates.len()) as u64;
@@ -357,8 +364,8 @@ impl Context {
         }
     }
 
-    /// The lists of the driver, if all are those of stand-alone indexes without records. Many
-    /// values are looked up one by one instead.
+    /// The lists of the driver, if all are those of stand-alone indexes whose entries do not contain
+    /// the record. Many values of a union are looked up one by one instead.
     fn lists_without_records(&self) -> Result<Option<Lists>> {
         let lists = match &self.plan.driver {
             Driver::Index(at) => Lists::One(*at),
