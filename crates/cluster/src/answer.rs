@@ -14,6 +14,7 @@ use esker_model::{Key, Record};
 use crate::bound::Bound;
 use crate::error::{Error, Result};
 use crate::find::{Explained, Query};
+use crate::given::Given;
 use crate::hit::Hit;
 use crate::ranked::{FirstInRoom, ROOM, Room};
 use crate::shared::Shared;
@@ -34,6 +35,9 @@ struct Sorting {
     ranking: Ranking,
     /// The request of each pass.
     request: Request,
+    /// What passes before this one have given.
+    given: Given,
+    shared: Arc<Shared>,
     /// The answers that are still wanted.
     left: usize,
     /// The answers of this pass that are left, once they are sorted.
@@ -64,6 +68,8 @@ impl Answer {
             Some(Sorting {
                 ranking,
                 request: inner.clone(),
+                given: Given::new(&shared),
+                shared: shared.clone(),
                 left,
                 rows: None,
                 is_cut: false,
@@ -159,6 +165,10 @@ impl Sorting {
                     let first = self.pass(query)?;
                     self.is_cut = first.is_cut();
                     let sorted: Vec<_> = first.finish().collect();
+                    if self.is_cut {
+                        let keys = sorted.iter().map(|(_, hit)| &hit.key);
+                        keys.for_each(|key| self.given.note(&self.shared, key));
+                    }
                     self.rows.insert(sorted.into_iter())
                 }
             };
@@ -183,6 +193,9 @@ impl Sorting {
         });
         let mut rank = Vec::new();
         while let Some(hit) = query.next()? {
+            if self.given.has(&hit.key) {
+                continue;
+            }
             let json: &[u8] = match hit.stored.as_slice() {
                 [] => &[],
                 stored => RecordRef::body_of(stored)

@@ -19,6 +19,7 @@ use crate::cells::{Cell, Mark, Read, Write};
 use crate::dataset::Dataset;
 use crate::error::Result;
 use crate::judge::{judge_all, remove};
+use crate::pages::Pages;
 use crate::rows::{Entry, Version, entry};
 use crate::shared::Shared;
 use crate::sketch::{Sketch, hash};
@@ -187,11 +188,12 @@ impl Walk<'_> {
     }
 
     fn sum_records(&self, part: u32, sums: &Mutex<(Sketch, Checked)>) -> Result<()> {
-        let mut mark: Option<Mark> = None;
+        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
         let mut counting = Counting::default();
         loop {
             let cells = &self.shared.cells;
-            let page = cells.scan(&self.bound.data, part, mark.as_ref(), PAGE, false)?;
+            let page = cells.scan(&self.bound.data, part, mark.as_ref(), pages.rows(), false)?;
+            pages.had_cells(&page.cells);
             let (mut expected, mut records, mut malformed) = (Vec::new(), 0, Vec::new());
             for cell in &page.cells {
                 let (at, counts, is_record) = counting.see(cell, self.bound.versions())?;
@@ -258,11 +260,12 @@ impl Walk<'_> {
 
     /// The records of a part: each version that counts has its entries.
     fn records(&mut self, part: u32) -> Result<()> {
-        let mut mark: Option<Mark> = None;
+        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
         let mut counting = Counting::default();
         loop {
             let cells = &self.shared.cells;
-            let page = cells.scan(&self.bound.data, part, mark.as_ref(), PAGE, false)?;
+            let page = cells.scan(&self.bound.data, part, mark.as_ref(), pages.rows(), false)?;
+            pages.had_cells(&page.cells);
             let mut expected = Vec::new();
             for cell in page.cells {
                 let (at, counts, _) = counting.see(&cell, self.bound.versions())?;

@@ -12,9 +12,11 @@ use esker_model::record::RecordRef;
 use crate::bound::Bound;
 use crate::candidates::Candidates;
 use crate::error::{Error, Result};
+use crate::given::Given;
 use crate::hit::Hit;
 use crate::intersect::Filters;
 use crate::judge::judge_all;
+use crate::pages::Pages;
 use crate::probe::Probe;
 use crate::scan::Scan;
 use crate::shared::Shared;
@@ -65,7 +67,11 @@ pub(crate) struct Query {
     source: From,
     left: usize,
     asked: usize,
+    /// Records that are read at a time, by their sizes.
+    pages: Pages,
     hits: VecDeque<Hit>,
+    /// What was given, where an update moves a record behind what is read.
+    given: Option<Given>,
     last: Option<Seq>,
     explained: Explained,
     /// What passes before this one have read.
@@ -164,6 +170,7 @@ impl Query {
         if let (From::Scan(scan), false) = (&mut source, is_ordered) {
             *scan = Scan::unordered(view);
         }
+        let given = (request.order == Order::Oldest).then(|| Given::new(&shared));
         let is_index = matches!(source, From::Entries(_));
         let is_answered = is_index && compiled.is_answered_by(&plan.driver);
         Ok(Query {
@@ -180,7 +187,9 @@ impl Query {
                 request.limit.unwrap_or(usize::MAX)
             },
             asked: 0,
+            pages: Pages::of(TOGETHER),
             hits: VecDeque::new(),
+            given,
             last: None,
             explained,
             earlier: Explained::default(),
@@ -212,6 +221,12 @@ impl Query {
                 return Ok(None);
             }
             if let Some(hit) = self.hits.pop_front() {
+                if let Some(given) = &mut self.given {
+                    if given.has(&hit.key) {
+                        continue;
+                    }
+                    given.note(&self.shared, &hit.key);
+                }
                 self.left -= 1;
                 self.last = Some(hit.at);
                 self.explained.answers += 1;
@@ -230,7 +245,8 @@ impl Query {
             .left
             .min(TOGETHER)
             .max(16.min(TOGETHER))
-            .max(self.asked.min(TOGETHER));
+            .max(self.asked.min(TOGETHER))
+            .min(self.pages.rows());
         match &mut self.source {
             From::Entries(entries) => {
                 let found = entries.next(most)?;
@@ -269,6 +285,11 @@ impl Query {
         let rows_only = self.keys_only && self.is_answered;
         let verdicts = judge_all(&self.shared, &self.bound, &found, &self.view, rows_only)?;
         self.explained.keys += found.len() as u64;
+        let bytes = verdicts.iter().map(|verdict| match verdict {
+            Verdict::Newest(stored) | Verdict::Kept(stored) => stored.len(),
+            Verdict::Pending | Verdict::Obsolete | Verdict::Dangling => 0,
+        });
+        self.pages.had(verdicts.len(), bytes.sum());
         let mut useless = Vec::new();
         for (candidate, verdict) in found.into_iter().zip(verdicts) {
             match verdict {

@@ -18,6 +18,7 @@ use crate::cells::{Mark, TableKind, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::pages::Pages;
 use crate::rows::{Entry, Version};
 use crate::split;
 use crate::store::{check_not_compound, check_not_unique};
@@ -351,11 +352,12 @@ impl Dataset {
 
     /// Passes the versions that count of a part.
     fn each_record(&self, bound: &Bound, part: u32, visit: &mut OnVersion<'_>) -> Result<()> {
-        let mut mark: Option<Mark> = None;
+        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
         let (mut key, mut seen, mut is_deleted) = (Vec::new(), 0, false);
         loop {
             let cells = &self.shared.cells;
-            let page = cells.scan(&bound.data, part, mark.as_ref(), PAGE, false)?;
+            let page = cells.scan(&bound.data, part, mark.as_ref(), pages.rows(), false)?;
+            pages.had_cells(&page.cells);
             for cell in page.cells {
                 if cell.partition != key {
                     (seen, is_deleted) = (0, false);

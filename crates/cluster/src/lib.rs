@@ -32,6 +32,7 @@ mod error;
 #[doc(hidden)]
 pub mod experimental;
 mod find;
+mod given;
 mod hbase_address;
 mod hit;
 mod indexes;
@@ -39,6 +40,7 @@ mod intersect;
 mod judge;
 mod layout;
 mod notes;
+mod pages;
 mod part;
 mod probe;
 mod ranked;

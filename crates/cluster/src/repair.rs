@@ -23,6 +23,7 @@ use crate::catalog::{DatasetState, STATE};
 use crate::cells::{Cell, Mark, Swapped, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
+use crate::pages::Pages;
 use crate::rows::{Entry, Version};
 use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, DEADLINE, DELETIONS, HINTS, VIEW, stamp};
@@ -228,12 +229,13 @@ impl Repair {
     ) -> Result<bool> {
         self.has_left = false;
         let after = if self.options.full { 0 } else { part.row.mark };
-        let mut mark: Option<Mark> = None;
+        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
         let mut key = KeyVersions::default();
         let mut found = Vec::new();
         loop {
             let (cells, table) = (&self.shared.cells, &self.bound.data);
-            let page = cells.scan(table, part.number, mark.as_ref(), PAGE, false)?;
+            let page = cells.scan(table, part.number, mark.as_ref(), pages.rows(), false)?;
+            pages.had_cells(&page.cells);
             self.done.versions += page.cells.len() as u64;
             // What is obsolete for a moment may count in a query that runs.
             let before = stamp(begun.saturating_sub(VIEW));

@@ -9,12 +9,13 @@ use crate::bound::Bound;
 use crate::cells::{Cell, Mark};
 use crate::error::Result;
 use crate::hit::Hit;
+use crate::pages::Pages;
 use crate::ranked::{FirstInRoom, ROOM};
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::view::View;
 
-/// Rows of a page.
+/// The most rows of a page.
 const PAGE: usize = 1000;
 
 /// The order of a scan.
@@ -58,6 +59,7 @@ pub(crate) struct Scan {
     /// Of a scan without an order: where it is.
     part: u32,
     mark: Option<Mark>,
+    pages: Pages,
     /// The last partition of the last page whose answer is known.
     last: Option<Vec<u8>>,
     /// The last partition with a version that is newer than the view.
@@ -77,6 +79,7 @@ impl Scan {
             is_end: false,
             part: 0,
             mark: None,
+            pages: Pages::of(PAGE),
             last: None,
             changed: None,
             keys: 0,
@@ -179,7 +182,9 @@ impl Scan {
             return Ok(None);
         }
         let (table, mark) = (&bound.data, self.mark.as_ref());
-        let page = shared.cells.scan(table, self.part, mark, PAGE, false)?;
+        let rows = self.pages.rows();
+        let page = shared.cells.scan(table, self.part, mark, rows, false)?;
+        self.pages.had_cells(&page.cells);
         // Of keys that were changed since, the former versions may be gone.
         let is_complete = self.view.holds(shared);
         self.mark = page.next;

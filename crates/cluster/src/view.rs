@@ -13,7 +13,7 @@ use crate::cells::{Cell, Read};
 use crate::error::Result;
 use crate::rows::Version;
 use crate::shared::Shared;
-use crate::time::{CLOCK_BOUND, VIEW, millis, stamp};
+use crate::time::{CLOCK_BOUND, STAMP_LEAD, VIEW, millis, stamp};
 
 /// The newest version of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl View {
     /// All writes that were acknowledged before this call.
     pub(crate) fn now(shared: &Shared) -> Result<View> {
         // Other writers' clocks may be ahead of this one.
-        let until = stamp(shared.checked_wall()? + 2 * CLOCK_BOUND);
+        let until = stamp(shared.checked_wall()? + STAMP_LEAD);
         View::at(shared, until.min(esker_coding::MAX_SEQ))
     }
 

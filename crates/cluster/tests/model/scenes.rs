@@ -600,6 +600,38 @@ fn an_answer_in_an_order_of_fields_may_be_larger_than_the_memory_it_is_sorted_in
     });
 }
 
+#[test]
+fn a_record_that_is_updated_while_its_answer_is_read_comes_once() {
+    const RECORDS: u32 = 72;
+    for order in ["oldest", "n"] {
+        scene(|net| {
+            let dataset = dataset(net, 1);
+            // Together more than 64 MiB, so that the answer is read in several passes.
+            let text = "x".repeat(1 << 20);
+            for id in 0..RECORDS {
+                let body = format!("{{\"id\":{id},\"n\":{id},\"text\":\"{text}\"}}");
+                let mut batch = dataset.batch();
+                batch.put_json(body.as_bytes()).unwrap();
+                batch.commit().unwrap();
+            }
+            let mut request = Request::default();
+            request.order = order.parse().unwrap();
+            let mut answer = dataset.find(&request).unwrap();
+            let first = answer.next_record().unwrap().unwrap();
+            assert_eq!(first.key().to_string(), "0");
+            put(&dataset, 0, 1_000);
+            let rest = rest(&mut answer);
+            assert_eq!(rest.len() as u32, RECORDS - 1, "{order}");
+            assert!(rest.iter().all(|(id, _)| *id != 0), "{order}");
+            let keys = answer.explained().keys;
+            assert!(
+                keys >= u64::from(2 * RECORDS),
+                "one pass was enough: {keys}"
+            );
+        });
+    }
+}
+
 /// An index of a cluster is by one field: a compound index is refused, and a copy is without.
 #[test]
 fn compound_indexes_are_refused_and_a_copy_is_without() {
