@@ -25,8 +25,8 @@ use crate::unique::unique;
 /// The table of rows that are changed by compare-and-set.
 pub(crate) const STATE: &str = "esker_state";
 const PARTITION: &[u8] = b"catalog";
-/// A copy is read again after this time, in milliseconds.
-const REREAD: u64 = 4_000;
+/// A copy is read again after this time, in milliseconds, by a query or write that begins.
+pub(crate) const REREAD: u64 = 4_000;
 /// How often a change is made again after others changed the catalog.
 const TRIES: usize = 50;
 /// The numbers of changes that are kept: more than follow on one another while one waits for its
@@ -55,7 +55,21 @@ pub(crate) struct Catalog {
     turns: VecDeque<u64>,
     next_id: u32,
     pub(crate) datasets: BTreeMap<String, DatasetState>,
+    /// Datasets that are being created or dropped: they may have tables.
+    #[serde(default)]
+    unlisted: Vec<Unlisted>,
 }
+
+/// A dataset without a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Unlisted {
+    state: DatasetState,
+    /// When it was reserved or lost its name, in milliseconds since 1970.
+    since: u64,
+}
+
+/// The creation or drop of a dataset takes less, in milliseconds: one that began before has crashed.
+const CRASHED: u64 = 3_600_000;
 
 /// A dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +137,8 @@ impl Catalog {
         }
     }
 
-    /// A new dataset, which is not in the catalog yet: its number is used.
-    pub(crate) fn reserve(&mut self, def: &StoredDef) -> Result<DatasetState> {
+    /// A new dataset, which has no name yet. It is [added](Catalog::add) when its tables exist.
+    pub(crate) fn reserve(&mut self, def: &StoredDef, now: u64) -> Result<DatasetState> {
         let id = self.next_number();
         let indexed = def.attributes.iter().filter(|a| a.def.kind.is_indexed());
         let index = |id: u32| {
@@ -142,6 +156,10 @@ impl Catalog {
             indexes: indexed.map(|attribute| index(attribute.id)).collect(),
         };
         state.set_def(def);
+        self.unlisted.push(Unlisted {
+            state: state.clone(),
+            since: now,
+        });
         Ok(state)
     }
 
@@ -156,8 +174,42 @@ impl Catalog {
         if self.datasets.contains_key(name) {
             return Err(Error::Exists(format!("dataset `{name}` exists already")));
         }
+        if !self
+            .unlisted
+            .iter()
+            .any(|unlisted| unlisted.state.id == state.id)
+        {
+            let text =
+                format!("the creation of `{name}` took so long that another process ended it");
+            return Err(Error::Busy(text));
+        }
+        self.forget(&state);
         self.datasets.insert(name.to_string(), state);
         Ok(())
+    }
+
+    /// Takes the name of a dataset, whose tables are dropped next.
+    pub(crate) fn remove(&mut self, name: &str, now: u64) -> Result<DatasetState> {
+        let state = self.dataset(name)?.clone();
+        self.datasets.remove(name);
+        self.unlisted.push(Unlisted {
+            state: state.clone(),
+            since: now,
+        });
+        Ok(state)
+    }
+
+    /// A dataset without a name has no tables any more, or gets a name.
+    pub(crate) fn forget(&mut self, state: &DatasetState) {
+        self.unlisted
+            .retain(|unlisted| unlisted.state.id != state.id);
+    }
+
+    /// Datasets whose creation or drop has crashed.
+    pub(crate) fn left_over(&self, now: u64) -> Vec<DatasetState> {
+        let unlisted = self.unlisted.iter();
+        let crashed = unlisted.filter(|unlisted| unlisted.since + CRASHED < now);
+        crashed.map(|unlisted| unlisted.state.clone()).collect()
     }
 
     /// The dataset of a name.

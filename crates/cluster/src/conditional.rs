@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use esker_coding::Seq;
 use esker_model::Key;
+use esker_model::record::RecordRef;
 
 use crate::bound::Bound;
-use crate::cells::Swapped;
+use crate::cells::{Swapped, Write};
 use crate::error::{Error, Result};
-use crate::rows::Version;
+use crate::rows::{Entry, Version};
 use crate::shared::Shared;
 use crate::time::{GRACE, millis};
 use crate::view::{Newest, View};
@@ -99,6 +100,8 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     let is_recent = |head: &&Head| millis(head.at) + GRACE > now;
     let unfinished = head.as_ref().filter(|head| head.at > known);
     if let Some(head) = unfinished.filter(is_recent) {
+        // An index that was added since has been filled without it: entries go to all of them.
+        operation.write(entries_of(&bound, key, head))?;
         let version = bound.version(key, head.at, head.record.as_deref());
         operation.write(vec![version])?;
         // It stays hidden if a repair has removed it for good: then it did not happen.
@@ -135,6 +138,23 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     operation.write_versions(vec![(change.version(at), entries)])?;
     operation.check()?;
     Ok(true)
+}
+
+/// The index entries of what a head says, of all indexes.
+fn entries_of(bound: &Bound, key: &[u8], head: &Head) -> Vec<Write> {
+    let record = head.record.as_deref().and_then(RecordRef::parse);
+    let tokens = record
+        .map(|record| bound.tokens(&record))
+        .unwrap_or_default();
+    let entries = tokens.iter().filter_map(|(index, token)| {
+        let entry = Entry {
+            token,
+            at: head.at,
+            key,
+        };
+        bound.entry(*index, entry, true)
+    });
+    entries.collect()
 }
 
 fn newest(shared: &Shared, bound: &Bound, key: &[u8]) -> Result<Option<Newest>> {

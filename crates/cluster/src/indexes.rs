@@ -13,7 +13,7 @@ use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Path};
 
 use crate::bound::Bound;
-use crate::catalog::{DatasetState, IndexState};
+use crate::catalog::{DatasetState, IndexState, REREAD};
 use crate::cells::{Mark, TableKind, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
@@ -158,16 +158,27 @@ impl Dataset {
         self.finish(progress)
     }
 
-    /// Continues the addition of an index that was interrupted.
+    /// Continues the addition of an index that was interrupted. Takes as long as the addition.
     ///
     /// # Errors
     /// As [`Dataset::add_index`].
     pub fn resume_index(&self, progress: &mut OnIndex<'_>) -> Result<Option<(Path, Filled)>> {
         self.shared.check_writes()?;
-        match self.unfinished_index()? {
-            Some(def) => Ok(Some((def.path, self.finish(progress)?))),
-            None => Ok(None),
-        }
+        let Some(def) = self.unfinished_index()? else {
+            return Ok(None);
+        };
+        // A change of the catalog whose process died may have landed long after it was made: then
+        // writers did not know the index from the moment on that it says.
+        self.shared.catalogs.change(|catalog| {
+            let since = stamp(self.shared.cells.now()? + LEAD);
+            let state = catalog.dataset_mut(&self.name)?;
+            let mut indexes = state.indexes.values_mut();
+            if let Some(unfinished) = indexes.find(|index| !index.is_ready) {
+                unfinished.since = since;
+            }
+            Ok(())
+        })?;
+        Ok(Some((def.path, self.finish(progress)?)))
     }
 
     /// The index that is being added.
@@ -184,17 +195,30 @@ impl Dataset {
         Ok(found.map(|attribute| attribute.def.clone()))
     }
 
-    /// Drops an index, or cancels its addition. The field stays declared.
+    /// Drops an index, or cancels its addition. The field stays declared. It takes some seconds:
+    /// at first no new query reads the index, and when all processes know that, no write adds
+    /// entries to it. A drop that is interrupted leaves an index that is unfinished.
     ///
     /// # Errors
     /// [`Error::BadInput`] if there is none; [`Error::Unavailable`].
     pub fn drop_index(&self, path: &Path) -> Result<()> {
         self.shared.check_writes()?;
+        let none = || Error::BadInput(format!("`{path}` has no index"));
+        let was_ready = self.shared.catalogs.change(|catalog| {
+            let state = catalog.dataset_mut(&self.name)?;
+            let def = state.def()?;
+            let found = def.attributes.iter().find(|a| a.def.path == *path);
+            let id = found.ok_or_else(none)?.id;
+            let index = state.indexes.get_mut(&id).ok_or_else(none)?;
+            Ok(std::mem::take(&mut index.is_ready))
+        })?;
+        if was_ready {
+            self.shared.clocks().sleep(2 * REREAD);
+        }
         let (table, layout) = self.shared.catalogs.change(|catalog| {
             let state = catalog.dataset_mut(&self.name)?;
             let mut def = state.def()?;
             let found = def.attributes.iter_mut().find(|a| a.def.path == *path);
-            let none = || Error::BadInput(format!("`{path}` has no index"));
             let attribute = found.ok_or_else(none)?;
             let index = state.indexes.remove(&attribute.id).ok_or_else(none)?;
             attribute.def.kind = IndexKind::None;

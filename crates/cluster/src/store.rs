@@ -6,7 +6,7 @@ use esker_model::definition::{DatasetDef, Expiry, IndexKind, StoredDef, check_da
 use esker_model::schema::{Path, Type};
 use parking_lot::Mutex;
 
-use crate::catalog::{Catalogs, DatasetState, STATE};
+use crate::catalog::{Catalog, Catalogs, DatasetState, STATE};
 use crate::cells::{Cells, TableKind};
 use crate::clock::Checked;
 use crate::counts::Counts;
@@ -102,11 +102,12 @@ impl Store {
         if catalog.datasets.contains_key(name) {
             return Err(Error::Exists(format!("dataset `{name}` exists already")));
         }
-        let state = self
-            .shared
-            .catalogs
-            .change(|catalog| catalog.reserve(&stored))?;
+        self.drop_left_over(&catalog)?;
         let cells = &self.shared.cells;
+        let state = self.shared.catalogs.change(|catalog| {
+            let now = cells.now()?;
+            catalog.reserve(&stored, now)
+        })?;
         cells.create_table(&state.data(), TableKind::Versions)?;
         cells.create_table(&state.heads(), TableKind::Swapped)?;
         for (attribute, index) in &state.indexes {
@@ -155,12 +156,22 @@ impl Store {
     /// [`Error::UnknownDataset`]; [`Error::Unavailable`].
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         self.shared.check_writes()?;
+        let cells = &self.shared.cells;
         let state = self.shared.catalogs.change(|catalog| {
-            let state = catalog.dataset(name)?.clone();
-            catalog.datasets.remove(name);
-            Ok(state)
+            let now = cells.now()?;
+            catalog.remove(name, now)
         })?;
-        self.drop_tables(&state)
+        self.drop_tables(&state)?;
+        let catalog = self.shared.catalogs.now()?;
+        self.drop_left_over(&catalog)
+    }
+
+    /// Drops the tables of datasets whose creation or drop has crashed.
+    fn drop_left_over(&self, catalog: &Catalog) -> Result<()> {
+        let left_over = catalog.left_over(self.shared.cells.now()?);
+        left_over
+            .iter()
+            .try_for_each(|state| self.drop_tables(state))
     }
 
     fn drop_tables(&self, state: &DatasetState) -> Result<()> {
@@ -170,7 +181,11 @@ impl Store {
         }
         cells.drop_table(&state.heads())?;
         cells.drop_table(&state.data())?;
-        self.drop_rows(state)
+        self.drop_rows(state)?;
+        self.shared.catalogs.change(|catalog| {
+            catalog.forget(state);
+            Ok(())
+        })
     }
 
     /// Removes what else is stored of a dataset.

@@ -9,7 +9,7 @@ use esker_model::schema::KeyType;
 use crate::hooked::Hooked;
 use crate::hooks::Superseded;
 use crate::net::{Net, Trouble};
-use crate::scenes::{CALM, dataset, key, options, put, repair, rest, scene};
+use crate::scenes::{CALM, MINUTE, dataset, key, options, put, repair, rest, scene};
 
 /// A dataset that is dropped left its marks, notes and counts.
 #[test]
@@ -110,4 +110,43 @@ fn a_change_of_the_catalog_that_another_follows_has_happened() {
             assert_eq!(other.dataset_names().unwrap(), ["other"]);
         });
     }
+}
+
+/// A process that died while it created or dropped a dataset left tables that nothing named.
+#[test]
+fn tables_of_a_crashed_creation_or_drop_are_dropped() {
+    let def = DatasetDef::new("id", KeyType::Int).index("n", Index::composite().int());
+    let mut crashes = [0, 0];
+    for calls in 0..40 {
+        scene(|net| {
+            let store = || Store::open(net.clone(), true, options(net, 0)).unwrap();
+            let other = store();
+            other.create_dataset("other", &def).unwrap();
+            let of_one = net.made_tables();
+            for (at, is_drop) in [false, true].into_iter().enumerate() {
+                let crashing = store();
+                if is_drop {
+                    crashing.create_dataset("dropped", &def).unwrap();
+                }
+                net.kill_in(calls);
+                let done = if is_drop {
+                    crashing.drop_dataset("dropped")
+                } else {
+                    crashing.create_dataset("created", &def).map(drop)
+                };
+                net.revive();
+                crashes[at] += u32::from(done.is_err());
+                net.sleep(61 * MINUTE);
+                let other = store();
+                other.create_dataset("later", &def).unwrap();
+                for name in other.dataset_names().unwrap() {
+                    if name != "other" {
+                        other.drop_dataset(&name).unwrap();
+                    }
+                }
+                assert_eq!(net.made_tables(), of_one, "{calls} calls, {is_drop}");
+            }
+        });
+    }
+    assert!(crashes.iter().all(|count| *count > 3), "{crashes:?}");
 }

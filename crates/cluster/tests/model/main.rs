@@ -20,6 +20,7 @@ mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;
 mod hooks;
+mod indexes;
 mod keyspaces;
 mod net;
 mod scenes;

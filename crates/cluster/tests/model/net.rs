@@ -36,6 +36,8 @@ pub(crate) struct Trouble {
 }
 
 struct State {
+    /// Tables that were created and not dropped.
+    made: BTreeSet<String>,
     now: u64,
     random: fastrand::Rng,
     trouble: Trouble,
@@ -114,6 +116,7 @@ impl Net {
             late: BTreeMap::new(),
             sent: 0,
             stamps: Vec::new(),
+            made: BTreeSet::new(),
             marks: vec![0; clients],
         };
         Arc::new(Net {
@@ -249,6 +252,11 @@ impl Net {
         let state = self.state.lock();
         let tables = state.replicas.iter().flat_map(BTreeMap::keys);
         tables.cloned().collect()
+    }
+
+    /// The tables that were created and not dropped.
+    pub(crate) fn made_tables(&self) -> BTreeSet<String> {
+        self.state.lock().made.clone()
     }
 
     /// A replica has a put from now on that no other has.
@@ -424,12 +432,16 @@ impl Cells for Net {
         Ok(state.now - state.now % state.trouble.coarse)
     }
 
-    fn create_table(&self, _: &str, _: TableKind) -> Result<()> {
-        self.travel(true)
+    fn create_table(&self, table: &str, _: TableKind) -> Result<()> {
+        self.travel(true)?;
+        self.state.lock().made.insert(table.to_string());
+        Ok(())
     }
 
-    fn drop_table(&self, _: &str) -> Result<()> {
-        self.travel(true)
+    fn drop_table(&self, table: &str) -> Result<()> {
+        self.travel(true)?;
+        self.state.lock().made.remove(table);
+        Ok(())
     }
 
     fn write(&self, writes: Vec<Write>) -> Vec<Result<()>> {

@@ -676,63 +676,6 @@ fn unique_values_are_refused_and_a_copy_is_without() {
     });
 }
 
-fn go(_: esker_cluster::IndexProgress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-/// Records hold values of the type that a field was declared with: by an index of another type they
-/// were never found again, nor by a scan.
-#[test]
-fn an_index_of_another_type_than_its_field_is_refused() {
-    scene(|net| {
-        let dataset = dataset(net, 1);
-        put(&dataset, 1, 5);
-        let n = || "n".parse::<esker_model::schema::Path>().unwrap();
-        dataset.drop_index(&n()).unwrap();
-        net.sleep(5_000);
-        let float = dataset.add_index(n(), Index::composite().float(), &mut go);
-        assert!(matches!(float, Err(Error::BadInput(_))), "{float:?}");
-        dataset
-            .add_index(n(), Index::composite().int(), &mut go)
-            .unwrap();
-        let found = rest(&mut dataset.find(&Request::of(field("n").eq(5))).unwrap());
-        assert_eq!(found, [(1, 5)]);
-    });
-}
-
-/// An index was dropped and added again when its first addition was about to end: that made the
-/// second one ready, which was empty.
-#[test]
-fn an_addition_makes_no_other_index_ready() {
-    scene(|net| {
-        let dataset = dataset(net, 1);
-        put(&dataset, 1, 5);
-        let n = || "n".parse::<esker_model::schema::Path>().unwrap();
-        dataset.drop_index(&n()).unwrap();
-        let other = dataset.clone();
-        let mut is_again = false;
-        let added = dataset.add_index(n(), Index::composite().int(), &mut |at| {
-            let is_last = at.step == esker_cluster::IndexStep::Filling && at.done == at.of;
-            if is_last && !is_again {
-                is_again = true;
-                other.drop_index(&n()).unwrap();
-                let stop = &mut |at: esker_cluster::IndexProgress| match at.step {
-                    esker_cluster::IndexStep::Waiting => ControlFlow::Break(()),
-                    _ => ControlFlow::Continue(()),
-                };
-                let index = Index::composite().int();
-                assert!(!other.add_index(n(), index, stop).unwrap().complete);
-            }
-            ControlFlow::Continue(())
-        });
-        assert!(is_again);
-        assert!(matches!(added, Err(Error::Busy(_))), "{added:?}");
-        net.sleep(MINUTE);
-        let found = rest(&mut dataset.find(&Request::of(field("n").eq(5))).unwrap());
-        assert_eq!(found, [(1, 5)]);
-    });
-}
-
 /// What a batch holds fits the definition that it began with.
 #[test]
 fn a_batch_does_not_go_to_a_dataset_that_was_made_since() {
