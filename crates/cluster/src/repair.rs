@@ -10,7 +10,7 @@
 //! ago stays for queries that run, until a later repair. The mark moves when the whole part is
 //! done, and stays behind what nodes that were down may still receive.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -282,9 +282,10 @@ impl Repair {
         for obsolete in found.drain(..) {
             let is_obsolete = obsolete.is_left_over
                 || newest.get(&obsolete.key).is_some_and(|newest| {
+                    let kept = self.bound.versions();
                     let newer = newest.iter().filter(|other| other.at > obsolete.version.at);
-                    let newer: Vec<Version> = newer.copied().collect();
-                    made_obsolete_by(&newer, self.bound.versions()).is_some()
+                    let newer = Newer::of(newer.copied(), kept);
+                    newer.made_obsolete(kept).is_some()
                 });
             if announced.contains(&obsolete.key) || !is_obsolete {
                 self.has_left = true;
@@ -362,20 +363,25 @@ struct Obsolete {
 #[derive(Default)]
 struct KeyVersions {
     key: Vec<u8>,
-    seen: Vec<Version>,
+    newer: Newer,
+    /// The only version so far.
+    only: Option<Version>,
 }
 
 impl KeyVersions {
     fn new(key: Vec<u8>) -> KeyVersions {
-        let seen = Vec::new();
-        KeyVersions { key, seen }
+        KeyVersions {
+            key,
+            ..KeyVersions::default()
+        }
     }
 
     /// The next version, if the write that made it obsolete is `due`.
     fn next(&mut self, cell: Cell, kept: usize, due: Range<Seq>) -> Result<Option<Obsolete>> {
         let version = Version::of(&cell.row)?;
-        let made_by = made_obsolete_by(&self.seen, kept);
-        self.seen.push(version);
+        let made_by = self.newer.made_obsolete(kept);
+        self.only = self.newer.last.is_empty().then_some(version);
+        self.newer.add(version, kept);
         let is_due = made_by.is_some_and(|by| due.contains(&by));
         Ok(is_due.then(|| Obsolete {
             key: self.key.clone(),
@@ -387,32 +393,59 @@ impl KeyVersions {
 
     /// A deletion that is all that is left of the key, if it is from before a time.
     fn last_deletion(&self, before: Seq) -> Option<Obsolete> {
-        match self.seen.as_slice() {
-            [version] if version.is_deletion && version.at < before => Some(Obsolete {
-                key: self.key.clone(),
-                version: *version,
-                stored: Vec::new(),
-                is_left_over: true,
-            }),
-            _ => None,
-        }
+        let only = self
+            .only
+            .filter(|only| only.is_deletion && only.at < before)?;
+        Some(Obsolete {
+            key: self.key.clone(),
+            version: only,
+            stored: Vec::new(),
+            is_left_over: true,
+        })
     }
 }
 
-/// The write that made the next older version obsolete: the earliest of the deletions after it, and
-/// of the writes of which `kept` came after it. `None` while it counts.
-fn made_obsolete_by(newer: &[Version], kept: usize) -> Option<Seq> {
-    let deletions = newer.iter().filter(|version| version.is_deletion);
-    let deletion = deletions.map(|version| version.at).min();
-    // The `kept`-th after it in time is the `kept`-th before the end of this list, newest first.
-    let at = newer.len().checked_sub(kept);
-    let pushed = at.and_then(|at| newer.get(at)).map(|version| version.at);
-    deletion.into_iter().chain(pushed).min()
+/// What is known of the newer versions of a version. They are added from the newest on.
+#[derive(Debug, Default)]
+struct Newer {
+    /// The earliest deletion.
+    deletion: Option<Seq>,
+    /// The earliest ones, as many as are kept; the latest of them at the front.
+    last: VecDeque<Seq>,
+}
+
+impl Newer {
+    fn of(versions: impl Iterator<Item = Version>, kept: usize) -> Newer {
+        let mut newer = Newer::default();
+        versions.for_each(|version| newer.add(version, kept));
+        newer
+    }
+
+    fn add(&mut self, version: Version, kept: usize) {
+        if version.is_deletion {
+            self.deletion = Some(version.at);
+        }
+        if self.last.len() == kept {
+            self.last.pop_front();
+        }
+        self.last.push_back(version.at);
+    }
+
+    /// The write that made the next older version obsolete: the earliest of the deletions after it,
+    /// and of the writes of which `kept` came after it. `None` while it counts.
+    fn made_obsolete(&self, kept: usize) -> Option<Seq> {
+        let pushed = self.last.front().filter(|_| self.last.len() == kept);
+        self.deletion.into_iter().chain(pushed.copied()).min()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn made_obsolete_by(newer: &[Version], kept: usize) -> Option<Seq> {
+        Newer::of(newer.iter().copied(), kept).made_obsolete(kept)
+    }
 
     #[test]
     fn a_version_is_obsolete_since_the_write_that_made_it_so() {
