@@ -68,7 +68,8 @@ struct Unlisted {
     since: u64,
 }
 
-/// The creation or drop of a dataset takes less, in milliseconds: one that began before has crashed.
+/// The creation or drop of a dataset takes less, in milliseconds: one that began before has
+/// crashed.
 const CRASHED: u64 = 3_600_000;
 
 /// A dataset.

@@ -30,11 +30,11 @@ pub struct Compiled {
 /// A constraint that follows from tests of the fields of an attribute: of place and time, or of a
 /// compound index.
 #[derive(Debug)]
-struct Implied {
+pub(super) struct Implied {
     /// Its place among the constraints.
-    place: usize,
+    pub(super) place: usize,
     /// The tests that it follows from. If the constraint is answered, it implies them.
-    tests: Vec<usize>,
+    pub(super) tests: Vec<usize>,
 }
 
 impl Compiled {
@@ -78,21 +78,37 @@ impl Compiled {
             }
         }
         compiled.undeclared.dedup();
+        let mut scopes = Vec::new();
+        add_scopes(filter.formula(), &[], &mut scopes);
         compiled.filter = Some(filter);
-        compiled.imply(shape)?;
-        compiled.imply_compounds(shape);
+        for scope in &scopes {
+            compiled.imply(shape, scope)?;
+            compiled.imply_compounds(shape, scope);
+        }
         compiled.keys = compiled.key_spans(shape);
         Ok(compiled)
     }
 
-    /// Adds the constraints on attributes of place and time.
-    fn imply(&mut self, shape: &Shape) -> Result<(), Error> {
+    /// Adds a constraint that follows from some tests, if there is none yet.
+    fn add_implied(&mut self, tests: Vec<usize>, constraint: Constraint) {
+        let is_known = self.implied.iter().any(|implied| {
+            let known = self.constraints.get(implied.place);
+            implied.tests == tests && known.is_some_and(|c| c.attribute == constraint.attribute)
+        });
+        if !is_known {
+            let place = self.constraints.len();
+            self.implied.push(Implied { place, tests });
+            self.constraints.push(constraint);
+        }
+    }
+
+    /// Adds the constraints on attributes of place and time that follow from the tests of a scope.
+    fn imply(&mut self, shape: &Shape, scope: &[usize]) -> Result<(), Error> {
         let attributes = shape.attributes.iter().enumerate();
         let timed = attributes.filter(|(_, a)| a.ty.timed_space().is_some() && a.kind.is_indexed());
         for (at, attribute) in timed {
-            let conjuncts = self.conjunct_tests();
             let Some(filter) = &self.filter else { break };
-            let tests = conjuncts
+            let tests = scope
                 .iter()
                 .filter_map(|test| Some((*test, filter.tests().get(*test)?)));
             let window = |test: usize| {
@@ -107,27 +123,22 @@ impl Compiled {
                 Window::of(range, *ty).filter(|w| !lenient || ty.is_time() || w.has_all)
             };
             if let Some(found) = place_time::combine(attribute, tests, &window)? {
-                self.implied.push(Implied {
-                    place: self.constraints.len(),
-                    tests: found.tests,
-                });
                 let ranges = vec![found.range];
                 let constraint = Constraint::implied(at, attribute, ranges, found.is_exact);
-                self.constraints.push(constraint);
+                self.add_implied(found.tests, constraint);
             }
         }
         Ok(())
     }
 
-    /// Adds the constraints on compound indexes.
-    fn imply_compounds(&mut self, shape: &Shape) {
+    /// Adds the constraints on compound indexes that follow from the tests of a scope.
+    fn imply_compounds(&mut self, shape: &Shape, scope: &[usize]) {
         let attributes = shape.attributes.iter().enumerate();
         for (at, attribute) in
             attributes.filter(|(_, a)| !a.fields.is_empty() && a.kind.is_indexed())
         {
-            let conjuncts = self.conjunct_tests();
             let of_field = |path: &Path| {
-                let tests = conjuncts.iter().filter_map(|test| {
+                let tests = scope.iter().filter_map(|test| {
                     let found = self.filter.as_ref()?.tests().get(*test)?;
                     let constraint = self.constraints.get(self.place(*test)?)?;
                     let declared = shape.attribute(constraint.attribute)?;
@@ -144,13 +155,9 @@ impl Compiled {
             };
             let tests = attribute.fields.iter().map(of_field).collect();
             if let Some(found) = compound::combine(attribute, tests) {
-                self.implied.push(Implied {
-                    place: self.constraints.len(),
-                    tests: found.tests,
-                });
                 let (ranges, is_exact) = (found.ranges, found.is_exact);
                 let constraint = Constraint::implied(at, attribute, ranges, is_exact);
-                self.constraints.push(constraint);
+                self.add_implied(found.tests, constraint);
             }
         }
     }
@@ -191,21 +198,25 @@ impl Compiled {
 
     /// The tests that every match satisfies.
     fn conjunct_tests(&self) -> Vec<usize> {
-        let parts = match self.formula() {
-            Some(Formula::And(parts)) => parts.as_slice(),
-            Some(one) => std::slice::from_ref(one),
-            None => &[],
-        };
-        let tests = parts.iter().filter_map(|part| match part {
-            Formula::Test(test) => Some(*test),
-            _ => None,
-        });
-        tests.collect()
+        self.formula()
+            .map(|formula| scope_of(formula, &[]))
+            .unwrap_or_default()
     }
 
-    /// The places of the constraints that follow from several tests. Every match satisfies them.
-    pub(super) fn implied(&self) -> impl Iterator<Item = usize> {
-        self.implied.iter().map(|implied| implied.place)
+    /// The constraints that follow from tests among these.
+    pub(super) fn implied_by(&self, tests: &[usize]) -> impl Iterator<Item = &Implied> {
+        let is_among = |implied: &&Implied| implied.tests.iter().all(|test| tests.contains(test));
+        self.implied.iter().filter(is_among)
+    }
+
+    /// The places of the constraints that follow from several tests and that every match satisfies.
+    fn implied(&self) -> impl Iterator<Item = usize> {
+        let tests = self.conjunct_tests();
+        let implied: Vec<usize> = self
+            .implied_by(&tests)
+            .map(|implied| implied.place)
+            .collect();
+        implied.into_iter()
     }
 
     /// A compound index that every match is in, in the order of the field at `path` from one end.
@@ -262,62 +273,47 @@ impl Compiled {
 
     /// True if every current candidate that the driver gives matches.
     pub fn is_answered_by(&self, driver: &Driver) -> bool {
-        if let Some(combined) = driver.combined() {
-            let formula = self.formula();
-            return formula
-                .is_some_and(|formula| self.is_answered_by_lists(formula, &combined.lists));
-        }
-        let probed = driver.constraints();
-        let is_answered = |at: usize| probed.contains(&at) && self.is_answered(at);
-        let answers = |part: &Formula| match part {
-            Formula::Test(test) => self.place(*test).is_some_and(is_answered),
-            _ => false,
+        let lists = match driver {
+            Driver::Scan => return false,
+            Driver::Index(at) => Lists::One(*at),
+            Driver::Union(all) => Lists::Any(all.iter().copied().map(Lists::One).collect()),
+            Driver::Combined(combined) => combined.lists.clone(),
         };
-        // The driver is a single index: an `or` has no implied constraints.
-        let together = |part: &Formula| match part {
-            Formula::Test(test) => self
-                .implied
-                .iter()
-                .any(|implied| implied.tests.contains(test) && is_answered(implied.place)),
-            _ => false,
-        };
-        match self.formula() {
-            Some(Formula::Or(parts)) => parts.iter().all(answers),
-            Some(Formula::And(parts)) => parts.iter().all(together),
-            Some(one) => answers(one) || together(one),
-            None => false,
-        }
+        let formula = self.formula();
+        formula.is_some_and(|formula| self.is_answered_by_lists(formula, &lists))
     }
 
-    fn is_answered(&self, at: usize) -> bool {
+    /// True if every record of the list of the constraint at a place meets a test.
+    fn answers(&self, at: usize, test: usize) -> bool {
+        let is_implied = |implied: &Implied| implied.place == at && implied.tests.contains(&test);
         self.constraints.get(at).is_some_and(|c| c.answered)
+            && (self.place(test) == Some(at) || self.implied.iter().any(is_implied))
     }
 
     /// True if every current record of an entry of the combination matches the formula.
     fn is_answered_by_lists(&self, formula: &Formula, lists: &Lists) -> bool {
-        let each = |lists: &Lists| match lists {
-            Lists::All { of, .. } => of.clone(),
-            one => vec![one.clone()],
+        let by_one = |lists: &[Lists]| {
+            let mut lists = lists.iter();
+            lists.any(|one| self.is_answered_by_lists(formula, one))
         };
         match (formula, lists) {
-            (Formula::Test(test), Lists::One(at)) => {
-                self.place(*test) == Some(*at) && self.is_answered(*at)
+            (Formula::Not(_), _) => false,
+            // Each entry is in one of these lists.
+            (_, Lists::Any(all)) => {
+                let mut all = all.iter();
+                all.all(|one| self.is_answered_by_lists(formula, one))
             }
+            (Formula::Test(test), Lists::One(at)) => self.answers(*at, *test),
+            (Formula::Test(_), Lists::All { of, .. }) => by_one(of),
             (Formula::And(parts), lists) => {
-                let of = each(lists);
-                let answers =
-                    |part: &Formula| of.iter().any(|one| self.is_answered_by_lists(part, one));
-                parts.iter().all(answers)
+                let mut parts = parts.iter();
+                parts.all(|part| self.is_answered_by_lists(part, lists))
             }
-            (Formula::Or(parts), Lists::Any(all)) => {
-                // Each list must answer one of the parts.
-                let answered = |one: &Lists| {
-                    let mut parts = parts.iter();
-                    parts.any(|part| self.is_answered_by_lists(part, one))
-                };
-                all.iter().all(answered)
+            (Formula::Or(parts), lists) => {
+                let mut parts = parts.iter();
+                parts.any(|part| self.is_answered_by_lists(part, lists))
+                    || matches!(lists, Lists::All { of, .. } if by_one(of))
             }
-            _ => false,
         }
     }
 
@@ -339,4 +335,41 @@ impl Compiled {
         };
         filter.matches(&mut holds, record.body())
     }
+}
+
+/// The parts that every match of a formula satisfies.
+pub(super) fn conjuncts_of(formula: &Formula) -> &[Formula] {
+    match formula {
+        Formula::And(parts) => parts,
+        one => std::slice::from_ref(one),
+    }
+}
+
+/// The tests that every match of a part of the condition satisfies, with those that it inherits
+/// from the parts around it.
+pub(super) fn scope_of(part: &Formula, inherited: &[usize]) -> Vec<usize> {
+    let own = conjuncts_of(part).iter().filter_map(|part| match part {
+        Formula::Test(test) => Some(*test),
+        _ => None,
+    });
+    inherited.iter().copied().chain(own).collect()
+}
+
+/// Adds the scopes ([`scope_of`]) of a part of the condition, and of the branches of each `or` in
+/// it.
+fn add_scopes(part: &Formula, inherited: &[usize], scopes: &mut Vec<Vec<usize>>) {
+    let scope = scope_of(part, inherited);
+    let inner = |part: &Formula, scopes: &mut Vec<Vec<usize>>| {
+        if let Formula::Or(branches) = part {
+            branches
+                .iter()
+                .for_each(|branch| add_scopes(branch, &scope, scopes));
+        }
+    };
+    if scope.len() > inherited.len() {
+        scopes.push(scope.clone());
+    }
+    conjuncts_of(part)
+        .iter()
+        .for_each(|part| inner(part, scopes));
 }

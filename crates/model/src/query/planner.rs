@@ -10,6 +10,9 @@
 //! the conditions were independent. If they are not, it may save nothing: then the query takes at
 //! most half as long again as with one index. Negations are taken out in the same way.
 
+use std::collections::BTreeMap;
+
+use super::compiled::{Implied, conjuncts_of, scope_of};
 use super::lists::{Combined, Lists};
 use super::{Compiled, Driver, Estimate, Plan, Shape, Weighed};
 use crate::condition::Formula;
@@ -32,6 +35,7 @@ impl Plan {
             compared: Vec::new(),
             weighed: Vec::new(),
             records: None,
+            expected: BTreeMap::new(),
         };
         let choice = match compiled.formula() {
             None => Choice::None,
@@ -70,6 +74,24 @@ const SAVES: f64 = 2.0;
 /// Work below which no list is read beside another one, nor estimated only for that.
 const LITTLE: f64 = 50.0;
 
+/// The ways without those that rule out nothing that another one of them has.
+fn without_implied(ways: Vec<Way>) -> Vec<Way> {
+    let mut left: Vec<Way> = Vec::new();
+    for way in ways {
+        if left.iter().any(|other| way.is_implied_by(other)) {
+            continue;
+        }
+        left.retain(|other| !other.is_implied_by(&way));
+        left.push(way);
+    }
+    left
+}
+
+/// True if a constraint follows not from the inherited tests alone.
+fn is_new(implied: &Implied, inherited: &[usize]) -> bool {
+    implied.tests.iter().any(|test| !inherited.contains(test))
+}
+
 struct Planner<'a, S> {
     shape: &'a Shape,
     compiled: &'a Compiled,
@@ -78,6 +100,8 @@ struct Planner<'a, S> {
     weighed: Vec<Weighed>,
     /// The number of records, when it was asked for.
     records: Option<Option<u64>>,
+    /// By constraint, the expected work of its index, and its list.
+    expected: BTreeMap<usize, Option<(f64, Option<Way>)>>,
 }
 
 /// Ways to drive a formula.
@@ -95,6 +119,10 @@ struct Ways {
 struct Way {
     of: Vec<Lists>,
     but: Vec<usize>,
+    /// Tests that the records of all entries meet, as far as they are current.
+    tests: Vec<usize>,
+    /// True if the entries are of branches of an `or`, and so meet that, too.
+    has_branches: bool,
     /// The expected entries of the base, and those that are left.
     begins: f64,
     candidates: f64,
@@ -106,6 +134,11 @@ struct Way {
 impl Way {
     fn work(&self) -> f64 {
         self.listing + self.candidates * self.fetch
+    }
+
+    /// True if the entries of the other way meet all that the entries of this one do.
+    fn is_implied_by(&self, other: &Way) -> bool {
+        !self.has_branches && self.tests.iter().all(|test| other.tests.contains(test))
     }
 
     fn lists(&self) -> Lists {
@@ -193,13 +226,7 @@ impl<S: Estimate> Planner<'_, S> {
 
     /// The choices for the whole condition.
     fn choices_of(&mut self, formula: &Formula) -> Result<Choice, S::Error> {
-        let mut found = self.choices(formula);
-        for at in self.compiled.implied() {
-            found = match found {
-                Choice::None => Choice::One(vec![at]),
-                _ => Choice::Several,
-            };
-        }
+        let mut found = self.choices(formula, &[]);
         let is_one = matches!(found, Choice::One(_));
         if is_one && self.negates(formula) && self.records()?.is_some() {
             found = Choice::Several;
@@ -242,17 +269,26 @@ impl<S: Estimate> Planner<'_, S> {
         places.filter(is_answered).collect()
     }
 
-    fn choices(&self, formula: &Formula) -> Choice {
-        match formula {
-            Formula::Test(test) => match self.driving(*test) {
-                Some(at) => Choice::One(vec![at]),
-                None => Choice::None,
-            },
+    /// The choices for a part of the condition; every match of it satisfies the inherited tests,
+    /// too.
+    fn choices(&self, part: &Formula, inherited: &[usize]) -> Choice {
+        match part {
             Formula::Not(_) => Choice::None,
-            Formula::And(parts) => {
+            Formula::Test(_) | Formula::And(_) => {
+                let scope = scope_of(part, inherited);
+                let parts = conjuncts_of(part).iter().map(|part| match part {
+                    Formula::Test(test) => match self.driving(*test) {
+                        Some(at) => Choice::One(vec![at]),
+                        None => Choice::None,
+                    },
+                    part => self.choices(part, &scope),
+                });
+                let implied = self.compiled.implied_by(&scope);
+                let implied = implied.filter(|implied| is_new(implied, inherited));
+                let implied = implied.map(|implied| Choice::One(vec![implied.place]));
                 let mut found = Choice::None;
-                for part in parts {
-                    found = match (found, self.choices(part)) {
+                for one in parts.chain(implied) {
+                    found = match (found, one) {
                         (one, Choice::None) => one,
                         (Choice::None, one) => one,
                         _ => return Choice::Several,
@@ -263,7 +299,7 @@ impl<S: Estimate> Planner<'_, S> {
             Formula::Or(parts) => {
                 let (mut all, mut several) = (Vec::new(), false);
                 for part in parts {
-                    match self.choices(part) {
+                    match self.choices(part, inherited) {
                         Choice::None => return Choice::None,
                         Choice::One(more) => all.extend(more),
                         Choice::Several | Choice::Combined(_) => several = true,
@@ -280,12 +316,15 @@ impl<S: Estimate> Planner<'_, S> {
 
     /// The best choice for the whole condition.
     fn best(&mut self, formula: &Formula) -> Result<Choice, S::Error> {
-        let ways = self.ways(formula)?;
-        let (mut least, lists, too_much) = match ways {
-            Some(ways) => (Some(ways.single), ways.lists, ways.too_much),
-            None => (None, None, None),
+        let Some(ways) = self.ways(formula, &[])? else {
+            return Ok(Choice::None);
         };
-        if let Some((work, all)) = least.as_ref().filter(|(_, all)| all.len() > 1) {
+        let Ways {
+            single: (least, all),
+            lists,
+            too_much,
+        } = ways;
+        if all.len() > 1 {
             let candidates = |at: &usize| {
                 let mut compared = self.compared.iter();
                 compared.find(|(other, _)| other == at).map(|(_, n)| *n)
@@ -293,29 +332,11 @@ impl<S: Estimate> Planner<'_, S> {
             let weighed = Weighed {
                 driver: self.union(all.clone()),
                 candidates: all.iter().filter_map(candidates).sum(),
-                work: Some(*work),
+                work: Some(least),
             };
             self.weighed.push(weighed);
         }
-        for at in self.compiled.implied() {
-            let constraint = self.compiled.constraints.get(at);
-            let attribute = constraint.and_then(|c| self.shape.attribute(c.attribute));
-            let in_doubt = match attribute {
-                Some(attribute) if attribute.ty.has_place() => IN_DOUBT,
-                _ => 1.0,
-            };
-            if let Some((work, _)) = self.expect(at)?
-                && least
-                    .as_ref()
-                    .is_none_or(|(least, _)| work <= in_doubt * *least)
-            {
-                least = Some((work, vec![at]));
-            }
-        }
         self.weighed.extend(too_much.map(|way| way.weighed()));
-        let Some((least, all)) = least else {
-            return Ok(Choice::None);
-        };
         if let Some(way) = lists.filter(|way| way.lists().rules_out()) {
             self.weighed.push(way.weighed());
             if way.work() < least {
@@ -325,34 +346,28 @@ impl<S: Estimate> Planner<'_, S> {
         Ok(Choice::One(all))
     }
 
-    /// The ways to drive a formula; `None` if no index can.
-    fn ways(&mut self, formula: &Formula) -> Result<Option<Ways>, S::Error> {
-        match formula {
-            Formula::Test(test) => {
-                let Some(at) = self.driving(*test) else {
-                    return Ok(None);
-                };
-                Ok(self.expect(at)?.map(|(work, lists)| Ways {
-                    single: (work, vec![at]),
-                    lists,
-                    too_much: None,
-                }))
-            }
+    /// The ways to drive a part of the condition; `None` if no index can.
+    fn ways(&mut self, part: &Formula, inherited: &[usize]) -> Result<Option<Ways>, S::Error> {
+        match part {
             Formula::Not(_) => Ok(None),
-            Formula::And(parts) => self.ways_of_all(formula, parts),
+            Formula::Test(_) | Formula::And(_) => self.ways_of_all(part, inherited),
             Formula::Or(parts) => {
-                if matches!(self.choices(formula), Choice::None) {
+                if matches!(self.choices(part, inherited), Choice::None) {
                     return Ok(None);
                 }
-                self.ways_of_any(parts)
+                self.ways_of_any(parts, inherited)
             }
         }
     }
 
-    fn ways_of_any(&mut self, parts: &[Formula]) -> Result<Option<Ways>, S::Error> {
+    fn ways_of_any(
+        &mut self,
+        parts: &[Formula],
+        inherited: &[usize],
+    ) -> Result<Option<Ways>, S::Error> {
         let (mut work, mut all, mut ways) = (0.0, Vec::new(), Some(Vec::new()));
         for part in parts {
-            let Some(of_part) = self.ways(part)? else {
+            let Some(of_part) = self.ways(part, inherited)? else {
                 return Ok(None);
             };
             work += of_part.single.0;
@@ -362,9 +377,20 @@ impl<S: Estimate> Planner<'_, S> {
                 _ => ways = None,
             }
         }
+        let in_all = |test: &usize, ways: &[Way]| ways.iter().all(|way| way.tests.contains(test));
         let lists = ways.map(|ways| Way {
             of: vec![Lists::Any(ways.iter().map(Way::lists).collect())],
             but: Vec::new(),
+            tests: match ways.first() {
+                Some(first) => first
+                    .tests
+                    .iter()
+                    .copied()
+                    .filter(|t| in_all(t, &ways))
+                    .collect(),
+                None => Vec::new(),
+            },
+            has_branches: true,
             begins: ways.iter().map(|way| way.begins).sum(),
             candidates: ways.iter().map(|way| way.candidates).sum(),
             listing: ways.iter().map(|way| way.listing).sum(),
@@ -379,37 +405,89 @@ impl<S: Estimate> Planner<'_, S> {
 
     fn ways_of_all(
         &mut self,
-        formula: &Formula,
-        parts: &[Formula],
+        part: &Formula,
+        inherited: &[usize],
     ) -> Result<Option<Ways>, S::Error> {
+        let scope = scope_of(part, inherited);
         let mut single: Option<(f64, Vec<usize>)> = None;
-        let mut ways = Vec::new();
-        for part in parts {
-            let Some(of_part) = self.ways(part)? else {
-                continue;
+        let mut ways: Vec<Way> = Vec::new();
+        for part in conjuncts_of(part) {
+            let of_part = match part {
+                Formula::Test(test) => self.ways_of_test(*test)?,
+                part => self.ways(part, &scope)?,
             };
-            if single
-                .as_ref()
-                .is_none_or(|(least, _)| of_part.single.0 < *least)
-            {
+            let Some(of_part) = of_part else { continue };
+            let least = single.as_ref().map(|(least, _)| *least);
+            if least.is_none_or(|least| of_part.single.0 < least) {
                 single = Some(of_part.single);
             }
             ways.extend(of_part.lists);
         }
+        // What is combined: the parts, or the parts and what follows from some of them.
+        let mut alternatives = vec![ways.clone()];
+        let compiled = self.compiled;
+        let implied = compiled.implied_by(&scope);
+        for implied in implied.filter(|implied| is_new(implied, inherited)) {
+            let Some((work, way)) = self.expect(implied.place)? else {
+                continue;
+            };
+            let in_doubt = self.in_doubt(implied.place);
+            let least = single.as_ref().map(|(least, _)| *least);
+            if least.is_none_or(|least| work <= in_doubt * least) {
+                single = Some((work, vec![implied.place]));
+            }
+            let with_parts = |way: Way| {
+                let tests = implied.tests.clone();
+                let way = Way { tests, ..way };
+                [way].into_iter().chain(ways.iter().cloned()).collect()
+            };
+            alternatives.extend(way.map(with_parts));
+        }
         let Some(single) = single else {
             return Ok(None);
         };
-        ways.sort_by(|a, b| a.candidates.total_cmp(&b.candidates));
-        let mut ways = ways.into_iter();
-        let (lists, too_much) = match ways.next() {
-            Some(first) => self.narrowed(first, ways, &self.negated(formula))?,
-            None => (None, None),
-        };
+        let negated = self.negated(part);
+        let (mut lists, mut too_much) = (None::<Way>, None);
+        for mut ways in alternatives.into_iter().map(without_implied) {
+            ways.sort_by(|a, b| a.candidates.total_cmp(&b.candidates));
+            let mut ways = ways.into_iter();
+            let Some(first) = ways.next() else { continue };
+            let (found, more) = self.narrowed(first, ways, &negated)?;
+            let Some(found) = found else { continue };
+            if lists
+                .as_ref()
+                .is_none_or(|least| found.work() < least.work())
+            {
+                (lists, too_much) = (Some(found), more);
+            }
+        }
         Ok(Some(Ways {
             single,
             lists,
             too_much,
         }))
+    }
+
+    fn ways_of_test(&mut self, test: usize) -> Result<Option<Ways>, S::Error> {
+        let Some(at) = self.driving(test) else {
+            return Ok(None);
+        };
+        let tests = vec![test];
+        Ok(self.expect(at)?.map(|(work, way)| Ways {
+            single: (work, vec![at]),
+            lists: way.map(|way| Way { tests, ..way }),
+            too_much: None,
+        }))
+    }
+
+    /// Up to which ratio of expected work a constraint that follows from others is preferred.
+    fn in_doubt(&self, at: usize) -> f64 {
+        let constraint = self.compiled.constraints.get(at);
+        let attribute = constraint.and_then(|c| self.shape.attribute(c.attribute));
+        match attribute {
+            Some(attribute) if attribute.ty.has_place() => IN_DOUBT,
+            _ => 1.0,
+        }
     }
 
     /// Adds those of the `others`, and those negations, that save more than they cost. The second
@@ -428,6 +506,8 @@ impl<S: Estimate> Planner<'_, S> {
         for other in others {
             let mut more = way.clone();
             more.of.push(other.lists());
+            more.tests.extend(&other.tests);
+            more.has_branches |= other.has_branches;
             if more.narrow(other.candidates / records, other.listing) {
                 way = more;
             } else {
@@ -454,6 +534,15 @@ impl<S: Estimate> Planner<'_, S> {
 
     /// The expected work of the index of a constraint, and its list, if it can be combined.
     fn expect(&mut self, at: usize) -> Result<Option<(f64, Option<Way>)>, S::Error> {
+        if let Some(known) = self.expected.get(&at) {
+            return Ok(known.clone());
+        }
+        let expected = self.estimate(at)?;
+        self.expected.insert(at, expected.clone());
+        Ok(expected)
+    }
+
+    fn estimate(&mut self, at: usize) -> Result<Option<(f64, Option<Way>)>, S::Error> {
         let constraint = self.compiled.constraints.get(at);
         let Some((constraint, sought)) = constraint
             .filter(|constraint| constraint.can_drive(self.shape))
@@ -472,6 +561,8 @@ impl<S: Estimate> Planner<'_, S> {
         let way = expected.listing.map(|listing| Way {
             of: vec![Lists::One(at)],
             but: Vec::new(),
+            tests: Vec::new(),
+            has_branches: false,
             begins: candidates,
             candidates,
             listing,

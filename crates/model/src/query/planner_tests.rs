@@ -9,13 +9,18 @@ use crate::schema::KeyType;
 
 const RECORDS: u64 = 100_000;
 
-/// Attributes and the entries of any range of them; the last one brings its records.
-const ENTRIES: [(&str, u64); 5] = [
+/// Attributes and the entries of any range of them; one brings its records, and the last two are
+/// compound.
+const ENTRIES: [(&str, u64); 9] = [
     ("few", 10),
     ("a", 1000),
     ("b", 2000),
     ("most", 50_000),
     ("brings", 1500),
+    ("c", 1200),
+    ("d", 40_000),
+    ("c,d", 300),
+    ("v,w", 400),
 ];
 
 /// Counts what is asked.
@@ -49,7 +54,18 @@ impl Estimate for Given {
 fn shape() -> Shape {
     let mut def = DatasetDef::new("id", KeyType::Int);
     for (name, _) in ENTRIES {
-        def = def.index(name, Index::recent().int());
+        let index = Index::recent();
+        def = def.index(
+            name,
+            if name.contains(',') {
+                index.compound()
+            } else {
+                index.int()
+            },
+        );
+    }
+    for field in ["v", "w"] {
+        def = def.index(field, Index::none().int());
     }
     Shape::new(&StoredDef::new(&def))
 }
@@ -110,6 +126,31 @@ fn lists_are_combined_where_that_saves_twice_what_it_costs() {
         ("most = 1 and not (most = 2 or x = 1)", "most&!most"),
         ("most = 1 and not (most = 2 and x = 1)", "most"),
         ("not a = 1 and not b = 1", "scan"),
+    ] {
+        assert_eq!(planned(condition).0, plan, "{condition}");
+    }
+}
+
+#[test]
+fn compound_indexes_drive_branches_and_are_combined_with_others() {
+    for (condition, plan) in [
+        ("v = 1 and w = 1", "v,w."),
+        ("v = 1", "v,w."),
+        ("w = 1", "scan"),
+        // Instead of the indexes of its fields.
+        ("c = 1 and d = 1", "c,d."),
+        ("c = 1 and d = 1 and a = 1", "c,d&a."),
+        ("a = 1 and v = 1 and w = 1", "v,w&a."),
+        // In a branch.
+        ("(v = 1 and w = 1) or few = 1", "v,w|few."),
+        ("(c = 1 and d = 1) or few = 1", "c,d|few."),
+        ("(c = 1 and d = 1 and a = 1) or few = 1", "(c,d&a|few)."),
+        ("(v = 1 and w = 1) or w = 2", "scan"),
+        // With a condition on all branches.
+        ("v = 1 and (w = 1 or w = 2)", "v,w"),
+        ("v = 1 and (w = 1 or few = 1)", "v,w&(v,w|few)."),
+        ("w = 1 and (v = 1 or v = 2)", "v,w|v,w."),
+        ("(v = 1 or few = 1) and not most = 1", "v,w|few"),
     ] {
         assert_eq!(planned(condition).0, plan, "{condition}");
     }

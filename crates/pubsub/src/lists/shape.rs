@@ -9,8 +9,8 @@
 //! which it is needed. This time is extended generously, so that few later elements must write the
 //! shape again.
 //!
-//! A shape becomes *known* before its directory entry is written, and stays known at least until its
-//! time has passed, so publishers miss no list. It is *written* once that write has succeeded.
+//! A shape becomes *known* before its directory entry is written, and stays known at least until
+//! its time has passed, so publishers miss no list. It is *written* once that write has succeeded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -179,8 +179,8 @@ impl Shapes {
 
     /// Returns the shapes to write with an element that is needed until `needed_until`, each with
     /// the time to write. Called under the writer lock of the store, before the element is in the
-    /// log. After the write the caller [confirms](Shapes::confirm) them. If `may_drop` returns true,
-    /// drops shapes whose time has passed.
+    /// log. After the write the caller [confirms](Shapes::confirm) them. If `may_drop` returns
+    /// true, drops shapes whose time has passed.
     pub(crate) fn extend_lifetimes(
         &self,
         shapes: &[Shape],
@@ -210,7 +210,8 @@ impl Shapes {
                     written: None,
                 }
             });
-            // Concurrent writes overwrite each other's entry, so each stores the latest time of all.
+            // Concurrent writes overwrite each other's entry, so each stores the latest time of
+            // all.
             lifetime.promised = lifetime.promised.max(promised);
             debug_assert!(
                 lifetime.promised >= needed_until,

@@ -39,9 +39,9 @@ struct EntryCollector<'a> {
     values: Extracted,
 }
 
-/// Visits the tokens of a version, for which an index has one entry each, and adds remarks on values
-/// that are not indexed. The newest version must fit the attribute; older ones that do not fit have
-/// no index entries.
+/// Visits the tokens of a version, for which an index has one entry each, and adds remarks on
+/// values that are not indexed. The newest version must fit the attribute; older ones that do not
+/// fit have no index entries.
 fn each_token(
     attribute: &Attribute,
     remarks: &Remarks,
@@ -89,8 +89,8 @@ impl BackfillTarget for EntryCollector<'_> {
         progress.complete = position.complete;
         progress.last.clone_from(&position.last);
         // Without records and entries no piece is written: a piece needs the sequence number of a
-        // write, and an empty store has none. If all records are deleted, older versions of them may
-        // have entries.
+        // write, and an empty store has none. If all records are deleted, older versions of them
+        // may have entries.
         let has_found_any = progress.records > 0 || progress.index_entries > 0;
         let is_last = progress.complete && has_found_any;
         if is_last || self.piece.size() >= self.limit {

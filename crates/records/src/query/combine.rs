@@ -364,8 +364,8 @@ impl Context {
         }
     }
 
-    /// The lists of the driver, if all are those of stand-alone indexes whose entries do not contain
-    /// the record. Many values of a union are looked up one by one instead.
+    /// The lists of the driver, if all are those of stand-alone indexes whose entries do not
+    /// contain the record. Many values of a union are looked up one by one instead.
     fn lists_without_records(&self) -> Result<Option<Lists>> {
         let lists = match &self.plan.driver {
             Driver::Index(at) => Lists::One(*at),

@@ -279,8 +279,9 @@ impl Core {
         self.peers.get(&node).map(|hello| hello.disk)
     }
 
-    /// True for a machine that was replaced and is there again, with its number and its former disk,
-    /// while the one that replaced it is linked: what it says would be taken for what that one says.
+    /// True for a machine that was replaced and is there again, with its number and its former
+    /// disk, while the one that replaced it is linked: what it says would be taken for what that
+    /// one says.
     pub fn is_replaced(&self, hello: &Hello) -> bool {
         let Some(linked) = self.peers.get(&hello.node) else {
             return false;
