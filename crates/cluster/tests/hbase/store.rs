@@ -255,18 +255,17 @@ fn swaps_are_linearizable(cells: &HBase) {
     }
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
+        for thread in 0..6 {
+            let (done, table) = (&done, &table);
+            scope.spawn(move || {
                 let mut known: Option<Vec<u8>> = None;
                 let mut left = 40;
                 while left > 0 {
-                    let count = known.as_ref().map_or(0, |known| {
-                        std::str::from_utf8(known).unwrap().parse::<u64>().unwrap()
-                    });
-                    let next = (count + 1).to_string().into_bytes();
+                    // No two calls propose one value.
+                    let next = format!("{} {thread}", counted(known.as_deref()) + 1).into_bytes();
                     let to = Some(next.as_slice());
                     match cells
-                        .swap(&table, b"count", b"", known.as_deref(), to)
+                        .swap(table, b"count", b"", known.as_deref(), to)
                         .unwrap()
                     {
                         Swapped::Done => {
@@ -281,8 +280,15 @@ fn swaps_are_linearizable(cells: &HBase) {
         }
     });
     let rows = cells.swapped(&table, b"count").unwrap();
-    assert_eq!(rows[0].value, b"240");
+    assert_eq!(counted(Some(&rows[0].value)), 240);
     assert_eq!(done.into_inner(), 240);
+}
+
+/// The count in a value that is a count and the number of a thread.
+fn counted(value: Option<&[u8]>) -> u64 {
+    let text = std::str::from_utf8(value.unwrap_or(b"0 -")).unwrap();
+    let (count, _) = text.split_once(' ').unwrap();
+    count.parse().unwrap()
 }
 
 fn the_clock_is_the_servers(cells: &HBase) {
