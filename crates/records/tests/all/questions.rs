@@ -1,5 +1,6 @@
 //! Orders, projections, pages and aggregates give what a look at each record gives
-//! (`evaluator.rs`), for every kind of index and strategy, in snapshots, and within little memory.
+//! (`evaluator.rs`), for every kind of index and strategy, in snapshots, in reader processes, and
+//! within little memory.
 
 mod evaluator;
 
@@ -11,7 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use esker::fs::Fs;
 use esker::request::{Aggregate, Aggregation, FieldOrder, GroupBy};
-use esker::{DatasetDef, DatasetSnapshot, ErrorKind, Index, IndexKind, KeyType, Query, Type};
+use esker::{
+    Database, DatasetDef, DatasetSnapshot, ErrorKind, Index, IndexKind, KeyType, Query, Type,
+};
 use esker_sim::by_tier;
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
@@ -267,11 +270,14 @@ fn every_kind_and_strategy_answers_as_a_look_at_each_record_does() {
                 path("o.p"),
                 Index::new(kind).of_type(Type::String).lenient(),
             );
-        let db = open(Arc::new(Memory::new())).unwrap();
+        let fs = Arc::new(Memory::new());
+        let db = open(fs.clone()).unwrap();
         let def = with_strategy(def, rng.usize(0..50));
         let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
         let mut model: BTreeMap<i64, Row> = BTreeMap::new();
         let mut askers: Vec<(DatasetSnapshot, Vec<Row>)> = Vec::new();
+        // A reader that stays open, as another process has it, is refreshed before each question.
+        let mut reader: Option<Database> = None;
         for _ in 0..3 {
             for _ in 0..rng.usize(20..150) {
                 let row = record(&mut rng);
@@ -287,7 +293,16 @@ fn every_kind_and_strategy_answers_as_a_look_at_each_record_does() {
             if rng.bool() {
                 converge(&db);
             }
-            askers.push((dataset.snapshot(), model.values().cloned().collect()));
+            let rows: Vec<Row> = model.values().cloned().collect();
+            askers.push((dataset.snapshot(), rows.clone()));
+            let beside = match reader.take() {
+                Some(reader) => reader,
+                None => Database::open_reader(FsPath::new(DIR), small(fs.clone())).unwrap(),
+            };
+            beside.refresh().unwrap();
+            let dataset = beside.dataset::<esker::Key>("d").unwrap();
+            askers.push((dataset.snapshot(), rows));
+            reader = Some(beside).filter(|_| rng.bool());
         }
         for (snapshot, rows) in askers {
             let mut asker = Asker {
