@@ -3,8 +3,8 @@
 //!
 //! For large answers, lists are read whole ([`WholeLists`]): the sequence numbers of the shorter
 //! ones are collected in sets, and those entries of the longest one that the sets admit are
-//! visited, with their keys. If a set takes more than its share of the memory, all entries of the
-//! first list are visited instead, and the condition is evaluated on the records.
+//! visited, with their keys. If a set takes more than its share of the memory, some others are
+//! visited, too ([`SeqFilter`]), and the condition is evaluated on the records.
 //!
 //! For pages ([`rule_out`]), the base gives a window of candidates, and the other lists are read
 //! for the sequence numbers between its first and its last candidate only. So a query for a few
@@ -22,9 +22,10 @@ use esker_model::query::{Combined, Driver, Lists};
 use super::explain::Steps;
 use super::key_cursor;
 use super::run::{Context, DrivingIndex, ListRead};
+use super::seq_filter::SeqFilter;
 use crate::error::{Error, Result};
 use crate::index::{
-    self, Attribute, BestCandidates, Candidate, Lookup, Range, SoughtWrites, VisitError, WalkEnd,
+    self, Attribute, BestCandidates, Candidate, Lookup, Range, SoughtWrites, VisitError,
 };
 
 /// A range with fewer entries than this is read block by block.
@@ -159,23 +160,20 @@ impl<'a> WholeLists<'a> {
         keep: &Keep<'_>,
         visit: &mut VisitKey<'_, E>,
     ) -> std::result::Result<(), E> {
-        let (Some(first), Some((last, shorter))) = (parts.first(), parts.split_last()) else {
+        let Some((last, shorter)) = parts.split_last() else {
             return Err(Error::from(Misplaced::here()).into());
         };
         // The sequence numbers that all parts read so far have.
-        let mut common: Option<SeqSet> = None;
+        let mut common: Option<SeqFilter> = None;
         for part in shorter {
-            let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
-            let Some(seqs) = self.seqs(part, &is_common)? else {
-                return self.each(first, keep, visit);
-            };
-            common = Some(seqs);
+            let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.admits(seq));
+            common = Some(self.seqs(part, &is_common)?);
         }
-        let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.contains(seq));
+        let is_common = |seq| keep(seq) && common.as_ref().is_none_or(|set| set.admits(seq));
         let mut ruled_out = SeqSet::new();
         for at in excluded {
             // What is not ruled out here, the condition rules out on the records.
-            let Some(seqs) = self.seqs(&Lists::One(*at), &is_common)? else {
+            let SeqFilter::Exact(seqs) = self.seqs(&Lists::One(*at), &is_common)? else {
                 continue;
             };
             if ruled_out.memory() + seqs.memory() > self.set_bytes() {
@@ -194,36 +192,24 @@ impl<'a> WholeLists<'a> {
         self.memory / 4
     }
 
-    /// The sequence numbers that a combination has; `None` if they take too much memory.
-    fn seqs(&self, lists: &Lists, keep: &Keep<'_>) -> Result<Option<SeqSet>> {
+    /// The sequence numbers that a combination has.
+    fn seqs(&self, lists: &Lists, keep: &Keep<'_>) -> Result<SeqFilter> {
         let max_bytes = self.set_bytes();
         let max_gathered = (max_bytes / 16).clamp(1, MAX_GATHERED);
-        let (mut set, mut gathered) = (SeqSet::new(), Vec::with_capacity(max_gathered.min(1024)));
-        let walked = self.each(lists, keep, &mut |_, seq| {
+        let mut filter = SeqFilter::Exact(SeqSet::new());
+        let mut gathered = Vec::with_capacity(max_gathered.min(1024));
+        self.each::<Error>(lists, keep, &mut |_, seq| {
             gathered.push(seq);
-            if gathered.len() < max_gathered {
-                return Ok(());
-            }
-            // In ascending order, so that none is inserted before others in the set.
-            gathered.sort_unstable();
-            set.extend(gathered.drain(..));
-            if set.memory() > max_bytes {
-                return Err(WalkEnd::Broken);
+            if gathered.len() >= max_gathered {
+                filter.add_all(&mut gathered, max_bytes);
             }
             Ok(())
-        });
-        match walked {
-            Ok(()) => {
-                gathered.sort_unstable();
-                set.extend(gathered);
-                Ok(Some(set))
-            }
-            Err(WalkEnd::Broken) => {
-                self.is_exact.set(false);
-                Ok(None)
-            }
-            Err(WalkEnd::Failed(error)) => Err(error),
+        })?;
+        filter.add_all(&mut gathered, max_bytes);
+        if let SeqFilter::Blurred(_) = filter {
+            self.is_exact.set(false);
         }
+        Ok(filter)
     }
 
     /// Visits the entries of the list of a constraint that `keep` admits, without those that are

@@ -39,6 +39,7 @@ mod run;
 mod scan;
 mod scan_heads;
 mod scan_matching;
+mod seq_filter;
 mod sorted;
 mod sorted_from_index;
 mod space;

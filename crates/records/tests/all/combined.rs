@@ -183,7 +183,7 @@ fn what_the_entries_decide_is_counted_without_a_record() {
 }
 
 #[test]
-fn lists_that_are_given_up_count_among_the_reads() {
+fn lists_that_are_read_again_count_among_the_reads() {
     let (memory, kind) = (512 << 10, IndexKind::Composite);
     let dataset = dataset_with(
         memory,
@@ -200,12 +200,12 @@ fn lists_that_are_given_up_count_among_the_reads() {
     };
     let (entries, one, explain) = count("d = 2");
     assert_eq!(explain.steps.fetched, 0, "{explain}");
-    // The numbers of the first list do not fit in the memory: it is given up behind its middle. Then
-    // it is read whole, but its entries alone do not decide the count. So the records are read: the
-    // list is given up once more, sooner, and read whole for their keys.
-    let (_, both, explain) = count("c = 1 and d = 2");
-    assert_eq!(explain.steps.fetched, entries, "{explain}");
-    assert!(2 * both > 5 * one, "{both}, {one} of one list: {explain}");
+    // The numbers of the first list do not fit in the memory, so that the entries alone do not decide
+    // the count. So the records are read: both lists are read again for their keys.
+    let (right, both, explain) = count("c = 1 and d = 2");
+    let fetched = explain.steps.fetched;
+    assert!(fetched > right && fetched < entries, "{right}: {explain}");
+    assert!(both > 3 * one, "{both}, {one} of one list: {explain}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn negations_take_entries_out_and_records_confirm_the_rest() {
 }
 
 #[test]
-fn one_index_answers_where_the_numbers_do_not_fit_in_memory() {
+fn numbers_that_do_not_fit_in_memory_rule_out_most_others() {
     const MANY: u64 = 300_000;
     let paths = ["c", "d"];
     let dataset = dataset_of(&paths, IndexKind::Recent, Maintenance::MutableBitmap, MANY);
@@ -253,8 +253,9 @@ fn one_index_answers_where_the_numbers_do_not_fit_in_memory() {
     let (found, explain) = in_bulk(query(), Order::Key);
     assert_eq!(found, right);
     assert!(explain.plan.combined.is_some(), "{explain}");
-    assert_eq!(explain.steps.ruled_out, 0, "{explain}");
-    assert!(explain.steps.discarded > 0, "{explain}");
+    // Of 150,000 entries of the first list.
+    let others = 150_000 - right.len() as u64;
+    assert!(explain.steps.ruled_out > others / 2, "{explain}");
     assert_eq!(query().count().unwrap(), right.len() as u64);
     let (found, _) = ids(query().limit(1000));
     let newest: Vec<u64> = right.iter().rev().copied().take(1000).collect();
