@@ -8,6 +8,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::common::esker;
 use crate::copy::{answers, copied_with_kills, source};
@@ -16,6 +17,8 @@ use crate::truth::run_at;
 /// A cluster of one node.
 struct Cluster {
     script: &'static str,
+    /// Tests that start servers run one after another: they have one folder, and the same ports.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
@@ -24,7 +27,13 @@ impl Cluster {
             eprintln!("NOT TESTED: {variable} names no folder for the servers' packages");
             return None;
         }
-        let cluster = Cluster { script };
+        static TURN: Mutex<()> = Mutex::new(());
+        // A test that failed has ended its servers.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = Cluster {
+            script,
+            _turn: turn,
+        };
         cluster.run(&["down"]);
         cluster.run(&["up", "1"]);
         Some(cluster)
