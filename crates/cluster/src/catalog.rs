@@ -66,6 +66,9 @@ struct Unlisted {
     state: DatasetState,
     /// When it was reserved or lost its name, in milliseconds since 1970.
     since: u64,
+    /// Another process drops its tables: it gets no name any more.
+    #[serde(default)]
+    is_given_up: bool,
 }
 
 /// The creation or drop of a dataset takes less, in milliseconds: one that began before has
@@ -160,6 +163,7 @@ impl Catalog {
         self.unlisted.push(Unlisted {
             state: state.clone(),
             since: now,
+            is_given_up: false,
         });
         Ok(state)
     }
@@ -175,11 +179,11 @@ impl Catalog {
         if self.datasets.contains_key(name) {
             return Err(Error::Exists(format!("dataset `{name}` exists already")));
         }
-        if !self
+        let may_be_listed = self
             .unlisted
             .iter()
-            .any(|unlisted| unlisted.state.id == state.id)
-        {
+            .any(|unlisted| unlisted.state.id == state.id && !unlisted.is_given_up);
+        if !may_be_listed {
             let text =
                 format!("the creation of `{name}` took so long that another process ended it");
             return Err(Error::Busy(text));
@@ -196,6 +200,7 @@ impl Catalog {
         self.unlisted.push(Unlisted {
             state: state.clone(),
             since: now,
+            is_given_up: true,
         });
         Ok(state)
     }
@@ -206,11 +211,15 @@ impl Catalog {
             .retain(|unlisted| unlisted.state.id != state.id);
     }
 
-    /// Datasets whose creation or drop has crashed.
-    pub(crate) fn left_over(&self, now: u64) -> Vec<DatasetState> {
-        let unlisted = self.unlisted.iter();
+    /// Gives up datasets whose creation or drop has crashed, and returns them.
+    pub(crate) fn give_up(&mut self, now: u64) -> Vec<DatasetState> {
+        let unlisted = self.unlisted.iter_mut();
         let crashed = unlisted.filter(|unlisted| unlisted.since + CRASHED < now);
-        crashed.map(|unlisted| unlisted.state.clone()).collect()
+        let given_up = crashed.map(|unlisted| {
+            unlisted.is_given_up = true;
+            unlisted.state.clone()
+        });
+        given_up.collect()
     }
 
     /// The dataset of a name.
@@ -417,4 +426,26 @@ fn again_and_again() -> Error {
 fn decode(bytes: &[u8]) -> Result<Catalog> {
     serde_json::from_slice(bytes)
         .map_err(|error| Error::Damaged(format!("the catalog cannot be read: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_model::definition::DatasetDef;
+    use esker_model::schema::KeyType;
+
+    use super::*;
+
+    #[test]
+    fn a_dataset_whose_tables_are_being_dropped_gets_no_name() {
+        let mut catalog = Catalog::beginning(0);
+        let def = StoredDef::new(&DatasetDef::new("id", KeyType::Int));
+        let slow = catalog.reserve(&def, 1_000).unwrap();
+        assert!(catalog.give_up(1_000 + CRASHED).is_empty());
+        let quick = catalog.reserve(&def, 2_000).unwrap();
+        assert_eq!(catalog.give_up(1_001 + CRASHED), [slow.clone()]);
+        assert!(matches!(catalog.add("slow", slow), Err(Error::Busy(_))));
+        catalog.add("quick", quick.clone()).unwrap();
+        assert!(matches!(catalog.add("again", quick), Err(Error::Busy(_))));
+        assert_eq!(catalog.give_up(u64::MAX).len(), 1, "the slow one");
+    }
 }

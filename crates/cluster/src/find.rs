@@ -408,12 +408,13 @@ fn source(
 
 /// The constraints that every match satisfies and that have an index, besides those that drive.
 fn others(compiled: &Compiled, shape: &Shape, driving: &[usize]) -> Vec<usize> {
+    let conjuncts: Vec<_> = compiled.conjuncts().collect();
     let constraints = compiled.constraints.iter().enumerate();
     let others = constraints.filter(|(at, constraint)| {
-        let mut conjuncts = compiled.conjuncts();
+        let mut conjuncts = conjuncts.iter();
         !driving.contains(at)
             && constraint.can_drive(shape)
-            && conjuncts.any(|conjunct| std::ptr::eq(conjunct, *constraint))
+            && conjuncts.any(|conjunct| std::ptr::eq(*conjunct, *constraint))
     });
     others.map(|(at, _)| at).collect()
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::shared::Shared;
-use crate::time::{DEADLINE, STAMP_LEAD};
+use crate::time::{CLOCK_BOUND, DEADLINE, STAMP_LEAD};
 
 /// The bytes of the keys that are held.
 const MOST_BYTES: usize = 16 << 20;
@@ -28,7 +28,7 @@ impl Given {
         Given {
             keys: BTreeSet::new(),
             bytes: 0,
-            end: begin.saturating_add(DEADLINE + STAMP_LEAD),
+            end: begin.saturating_add(DEADLINE + STAMP_LEAD + 2 * CLOCK_BOUND),
         }
     }
 

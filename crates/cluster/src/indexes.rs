@@ -204,22 +204,29 @@ impl Dataset {
     pub fn drop_index(&self, path: &Path) -> Result<()> {
         self.shared.check_writes()?;
         let none = || Error::BadInput(format!("`{path}` has no index"));
-        let was_ready = self.shared.catalogs.change(|catalog| {
+        let dropped = self.shared.catalogs.change(|catalog| {
             let state = catalog.dataset_mut(&self.name)?;
             let def = state.def()?;
             let found = def.attributes.iter().find(|a| a.def.path == *path);
             let id = found.ok_or_else(none)?.id;
             let index = state.indexes.get_mut(&id).ok_or_else(none)?;
-            Ok(std::mem::take(&mut index.is_ready))
+            index.is_ready = false;
+            let index = index.clone();
+            Ok(state.index_table(id, &index))
         })?;
-        if was_ready {
-            self.shared.clocks().sleep(2 * REREAD);
-        }
+        // Also where it was not ready: a drop that was interrupted may have begun just before.
+        self.shared.clocks().sleep(2 * REREAD);
         let (table, layout) = self.shared.catalogs.change(|catalog| {
             let state = catalog.dataset_mut(&self.name)?;
             let mut def = state.def()?;
             let found = def.attributes.iter_mut().find(|a| a.def.path == *path);
             let attribute = found.ok_or_else(none)?;
+            let index = state.indexes.get(&attribute.id).ok_or_else(none)?;
+            // Tables have the numbers of the dataset and of the index.
+            if state.index_table(attribute.id, index) != dropped || index.is_ready {
+                let text = "another process has changed the index meanwhile";
+                return Err(Error::Busy(text.to_string()));
+            }
             let index = state.indexes.remove(&attribute.id).ok_or_else(none)?;
             attribute.def.kind = IndexKind::None;
             let id = attribute.id;
@@ -341,11 +348,17 @@ impl Dataset {
             let known = id.and_then(|id| Some((id, state.indexes.get(&id)?)));
             // Another one may have been added since, which this one has not filled.
             let is_filled = |(id, known): &(u32, &IndexState)| {
-                state.id == bound.state.id && state.index_table(*id, known) == index.table
+                // Another process that resumes the addition has writers know it later.
+                state.id == bound.state.id
+                    && state.index_table(*id, known) == index.table
+                    && known.since == index.since
             };
             let id = known.filter(is_filled).map(|(id, _)| id);
             let known = id.and_then(|id| state.indexes.get_mut(&id));
-            let gone = || Error::Busy("the index was dropped meanwhile".to_string());
+            let gone = || {
+                let text = "another process has dropped the index meanwhile, or resumes it";
+                Error::Busy(text.to_string())
+            };
             known.ok_or_else(gone)?.is_ready = true;
             Ok(())
         })?;

@@ -6,7 +6,7 @@ use esker_model::definition::{DatasetDef, Expiry, IndexKind, StoredDef, check_da
 use esker_model::schema::{Path, Type};
 use parking_lot::Mutex;
 
-use crate::catalog::{Catalog, Catalogs, DatasetState, STATE};
+use crate::catalog::{Catalogs, DatasetState, STATE};
 use crate::cells::{Cells, TableKind};
 use crate::clock::Checked;
 use crate::counts::Counts;
@@ -102,7 +102,7 @@ impl Store {
         if catalog.datasets.contains_key(name) {
             return Err(Error::Exists(format!("dataset `{name}` exists already")));
         }
-        self.drop_left_over(&catalog)?;
+        self.drop_left_over();
         let cells = &self.shared.cells;
         let state = self.shared.catalogs.change(|catalog| {
             let now = cells.now()?;
@@ -162,16 +162,23 @@ impl Store {
             catalog.remove(name, now)
         })?;
         self.drop_tables(&state)?;
-        let catalog = self.shared.catalogs.now()?;
-        self.drop_left_over(&catalog)
+        self.drop_left_over();
+        Ok(())
     }
 
-    /// Drops the tables of datasets whose creation or drop has crashed.
-    fn drop_left_over(&self, catalog: &Catalog) -> Result<()> {
-        let left_over = catalog.left_over(self.shared.cells.now()?);
-        left_over
-            .iter()
-            .try_for_each(|state| self.drop_tables(state))
+    /// Drops the tables of datasets whose creation or drop has crashed. What fails is left for the
+    /// next creation or drop.
+    fn drop_left_over(&self) {
+        let cells = &self.shared.cells;
+        let given_up = self.shared.catalogs.change(|catalog| {
+            let now = cells.now()?;
+            Ok(catalog.give_up(now))
+        });
+        for state in given_up.unwrap_or_default() {
+            if self.drop_tables(&state).is_err() {
+                return;
+            }
+        }
     }
 
     fn drop_tables(&self, state: &DatasetState) -> Result<()> {

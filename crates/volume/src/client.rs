@@ -77,6 +77,9 @@ const FIRST: usize = 2 << 10;
 /// hangs.
 const ANSWER: Duration = Duration::from_secs(15);
 
+/// The bytes that are discarded by one request, which is answered when all of it is done.
+const DISCARD: u64 = 1 << 30;
+
 /// How often a request follows from node to node.
 const HOPS: usize = 6;
 
@@ -260,19 +263,27 @@ impl Client {
         .map(drop)
     }
 
-    /// Makes bytes read as zeros, and frees whole blocks.
+    /// Makes bytes read as zeros, and frees whole blocks. A long range is discarded in pieces, from
+    /// its beginning on.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub fn discard(&mut self, volume: &str, offset: u64, length: u64) -> Result<(), ClientError> {
-        let (volume, manner) = (volume.to_string(), self.manner());
-        self.follow(&Question::Discard {
-            volume,
-            offset,
-            length,
-            manner,
-        })
-        .map(drop)
+        let end = offset.saturating_add(length);
+        let mut begin = offset;
+        loop {
+            let length = (end - begin).min(DISCARD);
+            self.follow(&Question::Discard {
+                volume: volume.to_string(),
+                offset: begin,
+                length,
+                manner: self.manner(),
+            })?;
+            begin += length;
+            if begin >= end {
+                return Ok(());
+            }
+        }
     }
 
     /// Carries out a command about volumes: create, grow, rename, delete, snapshot, clone. It may

@@ -31,6 +31,12 @@ pub(crate) trait Hook: Send + Sync {
         let _ = partition;
     }
 
+    /// True if a compare-and-set of a row of the partition fails, and is not sent.
+    fn fails(&self, partition: &[u8]) -> bool {
+        let _ = partition;
+        false
+    }
+
     /// After a compare-and-set of a row; returns what the caller gets.
     fn swapped(&self, table: &str, partition: &[u8], found: Result<Swapped>) -> Result<Swapped> {
         let _ = (table, partition);
@@ -131,6 +137,9 @@ impl<H: Hook> Cells for Hooked<H> {
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
         self.hook.swaps(partition);
+        if self.hook.fails(partition) {
+            return Err(Error::Unavailable("no answer".to_string()));
+        }
         let found = self.called().swap(table, partition, row, expected, to);
         self.hook.swapped(table, partition, found)
     }

@@ -101,6 +101,81 @@ fn no_query_reads_an_index_to_which_nothing_is_written_any_more() {
     });
 }
 
+/// A drop that was interrupted had said already that no query reads the index: the next drop did not
+/// wait until all processes knew.
+#[test]
+fn a_drop_that_is_repeated_waits_as_well() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        put(&dataset, 1, 5);
+        let other = elsewhere(net);
+        assert_eq!(with(&other, 5), [(1, 5)]);
+        let hook = FailingChange {
+            left: AtomicUsize::new(1),
+        };
+        let store = Store::open(Hooked::new(net.clone(), hook), false, options(net, 0)).unwrap();
+        let interrupted = store.dataset("d").unwrap().drop_index(&n());
+        assert!(matches!(interrupted, Err(Error::Unavailable(_))));
+        let third = elsewhere(net);
+        // It knows the catalog of just before.
+        assert_eq!(with(&third, 5), [(1, 5)]);
+        dataset.drop_index(&n()).unwrap();
+        put(&dataset, 2, 7);
+        assert_eq!(with(&third, 7), [(2, 7)]);
+        assert_eq!(with(&other, 7), [(2, 7)]);
+    });
+}
+
+/// A change of the catalog behind some others is not made.
+struct FailingChange {
+    left: AtomicUsize,
+}
+
+impl Hook for FailingChange {
+    fn fails(&self, partition: &[u8]) -> bool {
+        partition == b"catalog" && self.left.fetch_sub(1, Ordering::SeqCst) == 0
+    }
+}
+
+/// The first process filled the index for the moment that it knew, and said that it was ready, when
+/// writers knew a later one.
+#[test]
+fn an_addition_that_another_process_resumes_is_finished_by_that_one() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        dataset.drop_index(&n()).unwrap();
+        put(&dataset, 1, 5);
+        let (other, third) = (elsewhere(net), elsewhere(net));
+        let stop = &mut |at: IndexProgress| match at.step {
+            IndexStep::Waiting => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        let mut is_resumed = false;
+        let added = dataset.add_index(n(), Index::composite().int(), &mut |at| {
+            if at.step == IndexStep::Filling && !is_resumed {
+                is_resumed = true;
+                let (_, filled) = other.resume_index(stop).unwrap().unwrap();
+                assert!(!filled.complete);
+                net.sleep(20_000);
+                put(&third, 2, 5);
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(is_resumed);
+        assert!(matches!(added, Err(Error::Busy(_))), "{added:?}");
+        net.sleep(5_000);
+        let found = || {
+            let mut found = with(&dataset, 5);
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found(), [(1, 5), (2, 5)]);
+        assert!(dataset.resume_index(&mut go).unwrap().unwrap().1.complete);
+        net.sleep(5_000);
+        assert_eq!(found(), [(1, 5), (2, 5)]);
+    });
+}
+
 /// The compare-and-set by which an index is added arrives minutes late, and its process gets no
 /// answer.
 struct LateAddition {

@@ -24,8 +24,19 @@ pub struct Compiled {
     filter: Option<Filter>,
     /// For each test of the filter, the place of its constraint.
     places: Vec<Option<usize>>,
+    /// In the order of their places.
     implied: Vec<Implied>,
+    /// For each test, those that follow from it and others.
+    implied_by_test: Vec<Vec<usize>>,
 }
+
+/// The most ranges of all constraints that follow from tests of branches of an `or`. Beyond it
+/// branches get none: each range is estimated, and takes memory.
+const MOST_BRANCH_RANGES: usize = 1 << 12;
+
+/// The most branches of an `or` for which constraints on place and time are looked for: each makes
+/// the areas of its tests again.
+const MOST_PLACE_BRANCHES: usize = 64;
 
 /// A constraint that follows from tests of the fields of an attribute: of place and time, or of a
 /// compound index.
@@ -80,10 +91,19 @@ impl Compiled {
         compiled.undeclared.dedup();
         let mut scopes = Vec::new();
         add_scopes(filter.formula(), &[], &mut scopes);
+        compiled.implied_by_test = vec![Vec::new(); filter.tests().len()];
         compiled.filter = Some(filter);
-        for scope in &scopes {
-            compiled.imply(shape, scope)?;
+        for (at, scope) in scopes.iter().enumerate() {
+            if at <= MOST_PLACE_BRANCHES {
+                compiled.imply(shape, scope)?;
+            }
             compiled.imply_compounds(shape, scope);
+            let implied = compiled.implied.iter();
+            let implied = implied.filter_map(|one| compiled.constraints.get(one.place));
+            let ranges: usize = implied.map(|constraint| constraint.ranges.len()).sum();
+            if ranges > MOST_BRANCH_RANGES {
+                break;
+            }
         }
         compiled.keys = compiled.key_spans(shape);
         Ok(compiled)
@@ -91,15 +111,21 @@ impl Compiled {
 
     /// Adds a constraint that follows from some tests, if there is none yet.
     fn add_implied(&mut self, tests: Vec<usize>, constraint: Constraint) {
-        let is_known = self.implied.iter().any(|implied| {
+        let is_known = self.implied_in(&tests, &[]).any(|implied| {
             let known = self.constraints.get(implied.place);
             implied.tests == tests && known.is_some_and(|c| c.attribute == constraint.attribute)
         });
-        if !is_known {
-            let place = self.constraints.len();
-            self.implied.push(Implied { place, tests });
-            self.constraints.push(constraint);
+        if is_known {
+            return;
         }
+        for test in &tests {
+            if let Some(all) = self.implied_by_test.get_mut(*test) {
+                all.push(self.implied.len());
+            }
+        }
+        let place = self.constraints.len();
+        self.implied.push(Implied { place, tests });
+        self.constraints.push(constraint);
     }
 
     /// Adds the constraints on attributes of place and time that follow from the tests of a scope.
@@ -203,19 +229,29 @@ impl Compiled {
             .unwrap_or_default()
     }
 
-    /// The constraints that follow from tests among these.
-    pub(super) fn implied_by(&self, tests: &[usize]) -> impl Iterator<Item = &Implied> {
-        let is_among = |implied: &&Implied| implied.tests.iter().all(|test| tests.contains(test));
-        self.implied.iter().filter(is_among)
+    /// The constraints that follow from tests of a scope, and not from the inherited ones alone.
+    pub(super) fn implied_in<'c>(
+        &'c self,
+        scope: &'c [usize],
+        inherited: &'c [usize],
+    ) -> impl Iterator<Item = &'c Implied> {
+        let own = scope.iter().filter(|test| !inherited.contains(test));
+        let mut found: Vec<usize> = own
+            .filter_map(|test| self.implied_by_test.get(*test))
+            .flatten()
+            .copied()
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        let found = found.into_iter().filter_map(|at| self.implied.get(at));
+        found.filter(|implied| implied.tests.iter().all(|test| scope.contains(test)))
     }
 
     /// The places of the constraints that follow from several tests and that every match satisfies.
     fn implied(&self) -> impl Iterator<Item = usize> {
         let tests = self.conjunct_tests();
-        let implied: Vec<usize> = self
-            .implied_by(&tests)
-            .map(|implied| implied.place)
-            .collect();
+        let implied = self.implied_in(&tests, &[]);
+        let implied: Vec<usize> = implied.map(|implied| implied.place).collect();
         implied.into_iter()
     }
 
@@ -285,9 +321,19 @@ impl Compiled {
 
     /// True if every record of the list of the constraint at a place meets a test.
     fn answers(&self, at: usize, test: usize) -> bool {
-        let is_implied = |implied: &Implied| implied.place == at && implied.tests.contains(&test);
+        let implied = self
+            .implied
+            .binary_search_by_key(&at, |implied| implied.place);
+        let implied = implied.ok().and_then(|found| self.implied.get(found));
         self.constraints.get(at).is_some_and(|c| c.answered)
-            && (self.place(test) == Some(at) || self.implied.iter().any(is_implied))
+            && (self.place(test) == Some(at)
+                || implied.is_some_and(|implied| implied.tests.contains(&test)))
+    }
+
+    /// The constraints of the tests of declared attributes.
+    pub fn of_tests(&self) -> impl Iterator<Item = (usize, &Constraint)> {
+        let places = self.places.iter().flatten();
+        places.filter_map(|at| Some((*at, self.constraints.get(*at)?)))
     }
 
     /// True if every current record of an entry of the combination matches the formula.
@@ -298,7 +344,12 @@ impl Compiled {
         };
         match (formula, lists) {
             (Formula::Not(_), _) => false,
-            // Each entry is in one of these lists.
+            // Each entry is in one of these lists, which mostly come in the order of the branches.
+            (Formula::Or(parts), Lists::Any(all)) => all.iter().enumerate().all(|(at, one)| {
+                let same = parts.get(at);
+                same.is_some_and(|part| self.is_answered_by_lists(part, one))
+                    || self.is_answered_by_lists(formula, one)
+            }),
             (_, Lists::Any(all)) => {
                 let mut all = all.iter();
                 all.all(|one| self.is_answered_by_lists(formula, one))

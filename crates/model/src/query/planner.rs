@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compiled::{Implied, conjuncts_of, scope_of};
+use super::compiled::{conjuncts_of, scope_of};
 use super::lists::{Combined, Lists};
 use super::{Compiled, Driver, Estimate, Plan, Shape, Weighed};
 use crate::condition::Formula;
@@ -85,11 +85,6 @@ fn without_implied(ways: Vec<Way>) -> Vec<Way> {
         left.push(way);
     }
     left
-}
-
-/// True if a constraint follows not from the inherited tests alone.
-fn is_new(implied: &Implied, inherited: &[usize]) -> bool {
-    implied.tests.iter().any(|test| !inherited.contains(test))
 }
 
 struct Planner<'a, S> {
@@ -283,8 +278,7 @@ impl<S: Estimate> Planner<'_, S> {
                     },
                     part => self.choices(part, &scope),
                 });
-                let implied = self.compiled.implied_by(&scope);
-                let implied = implied.filter(|implied| is_new(implied, inherited));
+                let implied = self.compiled.implied_in(&scope, inherited);
                 let implied = implied.map(|implied| Choice::One(vec![implied.place]));
                 let mut found = Choice::None;
                 for one in parts.chain(implied) {
@@ -426,8 +420,7 @@ impl<S: Estimate> Planner<'_, S> {
         // What is combined: the parts, or the parts and what follows from some of them.
         let mut alternatives = vec![ways.clone()];
         let compiled = self.compiled;
-        let implied = compiled.implied_by(&scope);
-        for implied in implied.filter(|implied| is_new(implied, inherited)) {
+        for implied in compiled.implied_in(&scope, inherited) {
             let Some((work, way)) = self.expect(implied.place)? else {
                 continue;
             };

@@ -203,3 +203,28 @@ fn what_was_weighed_has_the_plan_and_the_others() {
         assert_eq!(chosen.count(), drivers.min(1), "{condition}: {plan:?}");
     }
 }
+
+#[test]
+fn conditions_of_many_branches_are_planned_in_little_time_and_memory() {
+    let (shape, mut given) = (shape(), Given::default());
+    let branches = |count: usize| {
+        let one = |n: usize| format!("(v = {n} and w = {n})");
+        (0..count).map(one).collect::<Vec<_>>().join(" or ")
+    };
+    let condition: Expr = branches(2_000).parse().unwrap();
+    let compiled = Compiled::new(&shape, Some(condition), &mut given).unwrap();
+    let plan = Plan::choose(&shape, &compiled, &mut given).unwrap();
+    assert_eq!(plan.driver.constraints().len(), 2_000);
+    assert!(compiled.is_answered_by(&plan.driver));
+    // Each branch would have 1,000 ranges.
+    let values: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    let wide = format!("v in ({}) and ({})", values.join(","), branches(500));
+    let compiled = Compiled::new(&shape, Some(wide.parse().unwrap()), &mut given).unwrap();
+    let ranges: usize = compiled
+        .constraints
+        .iter()
+        .map(|one| one.ranges.len())
+        .sum();
+    assert!(ranges < 20_000, "{ranges}");
+    Plan::choose(&shape, &compiled, &mut given).unwrap();
+}

@@ -330,10 +330,10 @@ pub(super) fn rule_out(
     candidates.retain(|candidate| {
         combined.lists.admits(&|at| {
             let in_list = |list: &WindowSeqs| list.seqs.binary_search(&candidate.seq).is_ok();
-            Some(at) == only_base
-                || lists
-                    .iter()
-                    .any(|list| list.constraint == at && in_list(list))
+            // The constraints ascend.
+            let list = lists.binary_search_by_key(&at, |list| list.constraint);
+            let list = list.ok().and_then(|found| lists.get(found));
+            Some(at) == only_base || list.is_some_and(in_list)
         })
     });
     steps.ruled_out += (before - candidates.len()) as u64;

@@ -58,15 +58,16 @@ pub(super) struct Admission<'a> {
 /// True if a head is not enough to decide the conditions on a record: a path is not declared, or
 /// was declared after some records were stored, or a condition needs more than the index's answer.
 pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
-    let mut constraints = compiled.constraints.iter();
+    let mut constraints = compiled.of_tests();
     let heads_may_lack = |at: usize| {
         let attribute = layout.attributes.own(at);
         !layout.stored.in_all_records(attribute.id)
     };
     bodies::are_separate(layout)
         && (!compiled.undeclared.is_empty()
-            || constraints
-                .any(|constraint| !constraint.answered || heads_may_lack(constraint.attribute)))
+            || constraints.any(|(_, constraint)| {
+                !constraint.answered || heads_may_lack(constraint.attribute)
+            }))
 }
 
 impl<'a> Admission<'a> {

@@ -105,7 +105,7 @@ impl Run {
                 for path in &compiled.undeclared {
                     add(path, Sought::Value);
                 }
-                (0..compiled.constraints.len()).collect()
+                compiled.of_tests().map(|(at, _)| at).collect()
             }
         };
         for at in constraints {

@@ -293,7 +293,10 @@ impl Core {
                 member.is_some_and(|member| member.disk == disk)
             })
         };
+        // Without a leader this node may not know yet who has replaced whom.
+        let mut groups = self.groups.values();
         linked.disk != hello.disk
+            && groups.any(|group| group.consensus.leader().is_some())
             && is_disk_of_member(linked.disk)
             && !is_disk_of_member(hello.disk)
     }

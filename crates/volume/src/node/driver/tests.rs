@@ -171,6 +171,15 @@ fn a_core_that_panics_takes_nothing_any_more_and_the_node_stops() {
     node.stop();
 }
 
+#[test]
+fn a_panic_of_another_thread_of_the_node_is_noticed() {
+    let node = Node::start(options()).unwrap();
+    assert_eq!(node.way.guard(|| 7), Some(7));
+    assert_eq!(node.way.guard(|| -> u8 { panic!("a test") }), None);
+    assert!(node.has_failed());
+    node.stop();
+}
+
 /// Links to a node as another one does; true where that admits it.
 fn link(node: &Node, hello: &Hello) -> (Connection, bool) {
     let mut link = connect(&node.address().to_string(), &Security::Plain, PATIENCE).unwrap();

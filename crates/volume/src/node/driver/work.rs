@@ -74,7 +74,7 @@ struct Queue {
     is_handed: bool,
     /// Nothing is taken any more.
     is_stopped: bool,
-    /// The core panicked: what it knows may be wrong.
+    /// A thread of the node panicked: what the core knows may be wrong.
     has_failed: bool,
 }
 
@@ -119,7 +119,8 @@ impl Way {
         if !self.turns.begin() {
             return;
         }
-        match self.turns.run(TURN, true) {
+        let kept = self.turns.run(TURN, true);
+        self.guard(|| match kept {
             Some(Kept::Read(kept)) => self.input(kept.run()),
             Some(Kept::Batch(batch, disk)) => {
                 let ahead = batch.ahead();
@@ -130,14 +131,25 @@ impl Way {
                 }
             }
             None => {}
-        }
+        });
     }
 
     pub(super) fn input(&self, input: Input) {
         self.send(Event::Input(input));
     }
 
-    /// True where the core panicked. Nothing is taken any more.
+    /// Runs what belongs to the node on this thread. Where that panics, the node has failed: others
+    /// would wait for what it owes them.
+    pub(super) fn guard<T>(&self, run: impl FnOnce() -> T) -> Option<T> {
+        // Nothing that it has changed is used again, and the panic has been reported.
+        let done = catch_unwind(AssertUnwindSafe(run));
+        if done.is_err() {
+            drop(self.turns.fail());
+        }
+        done.ok()
+    }
+
+    /// True where the node has failed by a panic. Nothing is taken any more.
     pub(super) fn has_failed(&self) -> bool {
         self.turns.queue.lock().has_failed
     }
@@ -266,8 +278,10 @@ fn together(events: &VecDeque<Event>) -> usize {
 /// The core's own thread, until `Stop`: it brings the ticks, and goes on where others hand over.
 pub(super) fn run(way: &Way, mut running: Running) {
     let turns = &way.turns;
-    let first = running.core.start_actions();
-    running.carry_out(first);
+    way.guard(|| {
+        let first = running.core.start_actions();
+        running.carry_out(first);
+    });
     *turns.running.lock() = Some(running);
     drop(turns.run(TURN, false));
     let mut ticked = 0;
@@ -480,17 +494,19 @@ impl Running {
 /// The disk's thread: batches, one after the other.
 pub(super) fn disk(jobs: Receiver<Job>, way: Way) {
     for job in jobs {
-        let ahead = match job {
-            Job::Batch(batch) => {
-                let ahead = batch.ahead();
-                way.input(Input::BatchDone(batch.run()));
-                ahead
+        way.guard(|| {
+            let ahead = match job {
+                Job::Batch(batch) => {
+                    let ahead = batch.ahead();
+                    way.input(Input::BatchDone(batch.run()));
+                    ahead
+                }
+                Job::Ahead(ahead) => ahead,
+            };
+            if let Err(error) = ahead.run() {
+                way.input(Input::AheadFailed(error));
             }
-            Job::Ahead(ahead) => ahead,
-        };
-        if let Err(error) = ahead.run() {
-            way.input(Input::AheadFailed(error));
-        }
+        });
     }
 }
 
@@ -539,8 +555,10 @@ impl Pool {
                     let next = receiver.lock().recv();
                     let Ok((ticket, work)) = next else { return };
                     let reader = current.lock().clone();
-                    let result = reading::run(&map, &reader, &work);
-                    way.input(Input::ReadDone(ticket, result));
+                    way.guard(|| {
+                        let result = reading::run(&map, &reader, &work);
+                        way.input(Input::ReadDone(ticket, result));
+                    });
                 }
             };
             let name = format!("volume-read-{number}");
