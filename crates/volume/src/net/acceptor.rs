@@ -44,7 +44,7 @@ pub struct Limits {
     /// How many that were admitted within a budget there are at most; those beyond are closed.
     pub connections: usize,
     /// How many there are at most that are not admitted: the one that has waited longest is closed
-    /// for one more. So those that say nothing keep nobody out.
+    /// for one more. So those that say nothing do not keep others out.
     pub unadmitted: usize,
     /// The longest payload of a frame in bytes.
     pub most: usize,
