@@ -442,7 +442,10 @@ mod tests {
         let slow = catalog.reserve(&def, 1_000).unwrap();
         assert!(catalog.give_up(1_000 + CRASHED).is_empty());
         let quick = catalog.reserve(&def, 2_000).unwrap();
-        assert_eq!(catalog.give_up(1_001 + CRASHED), [slow.clone()]);
+        assert_eq!(
+            catalog.give_up(1_001 + CRASHED),
+            std::slice::from_ref(&slow)
+        );
         assert!(matches!(catalog.add("slow", slow), Err(Error::Busy(_))));
         catalog.add("quick", quick.clone()).unwrap();
         assert!(matches!(catalog.add("again", quick), Err(Error::Busy(_))));
