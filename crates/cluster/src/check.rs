@@ -188,7 +188,8 @@ impl Walk<'_> {
     }
 
     fn sum_records(&self, part: u32, sums: &Mutex<(Sketch, Checked)>) -> Result<()> {
-        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
+        let mut mark: Option<Mark> = None;
+        let mut pages = Pages::of(PAGE);
         let mut counting = Counting::default();
         loop {
             let cells = &self.shared.cells;
@@ -260,7 +261,8 @@ impl Walk<'_> {
 
     /// The records of a part: each version that counts has its entries.
     fn records(&mut self, part: u32) -> Result<()> {
-        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
+        let mut mark: Option<Mark> = None;
+        let mut pages = Pages::of(PAGE);
         let mut counting = Counting::default();
         loop {
             let cells = &self.shared.cells;

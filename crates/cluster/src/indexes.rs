@@ -389,7 +389,8 @@ impl Dataset {
 
     /// Passes the versions that count of a part.
     fn each_record(&self, bound: &Bound, part: u32, visit: &mut OnVersion<'_>) -> Result<()> {
-        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
+        let mut mark: Option<Mark> = None;
+        let mut pages = Pages::of(PAGE);
         let (mut key, mut seen, mut is_deleted) = (Vec::new(), 0, false);
         loop {
             let cells = &self.shared.cells;

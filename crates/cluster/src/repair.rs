@@ -229,7 +229,8 @@ impl Repair {
     ) -> Result<bool> {
         self.has_left = false;
         let after = if self.options.full { 0 } else { part.row.mark };
-        let (mut mark, mut pages): (Option<Mark>, _) = (None, Pages::of(PAGE));
+        let mut mark: Option<Mark> = None;
+        let mut pages = Pages::of(PAGE);
         let mut key = KeyVersions::default();
         let mut found = Vec::new();
         loop {

@@ -93,14 +93,15 @@ impl Compiled {
         add_scopes(filter.formula(), &[], &mut scopes);
         compiled.implied_by_test = vec![Vec::new(); filter.tests().len()];
         compiled.filter = Some(filter);
+        let mut ranges = 0;
         for (at, scope) in scopes.iter().enumerate() {
+            let before = compiled.constraints.len();
             if at <= MOST_PLACE_BRANCHES {
                 compiled.imply(shape, scope)?;
             }
             compiled.imply_compounds(shape, scope);
-            let implied = compiled.implied.iter();
-            let implied = implied.filter_map(|one| compiled.constraints.get(one.place));
-            let ranges: usize = implied.map(|constraint| constraint.ranges.len()).sum();
+            let added = compiled.constraints.iter().skip(before);
+            ranges += added.map(|added| added.ranges.len()).sum::<usize>();
             if ranges > MOST_BRANCH_RANGES {
                 break;
             }
