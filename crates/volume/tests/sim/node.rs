@@ -132,6 +132,7 @@ impl Node {
             self.faulty.set_capacity((self.full_until * 37) % 5000);
         }
         if now < self.unreadable_until {
+            self.may_fail = true;
             self.faulty.fail_reads_with(self.read_error);
             // Sometimes it starts, and fails later.
             self.faulty
