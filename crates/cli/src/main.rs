@@ -81,6 +81,10 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Subscribe(args) => commands::pubsub::subscribe(&args, memory),
         Command::Topics(args) => commands::pubsub::topics(&args, memory),
         Command::Replay(args) => commands::replay::replay(&args, memory),
+        #[cfg(feature = "server")]
+        Command::Serve(args) => commands::serve::serve(&args, memory),
+        #[cfg(feature = "server")]
+        Command::Token(args) => commands::serve::token(&args),
         Command::Completions(args) => commands::shell::completions(&args),
         Command::Baselines => commands::shell::baselines(),
         Command::Man(args) => commands::shell::man(&args),

@@ -25,6 +25,7 @@ pub mod suggest;
 mod text;
 pub mod tokens;
 pub mod typed;
+pub mod units;
 
 pub use error::{Error, Result};
 pub use key::Key;

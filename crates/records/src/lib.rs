@@ -89,7 +89,7 @@ pub use esker_lsm::{Durability, Position, Seq, Stop};
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, Predicate, field};
 pub use esker_model::definition::{DatasetDef, Index, IndexKind};
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
-pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
+pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update, units};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{Explain, Order, PageToken, Request};
 pub use write::IntoUpdate;
@@ -100,8 +100,8 @@ pub mod schema {
     pub use esker_model::Error as ModelError;
     pub use esker_model::condition::ParseError;
     pub use esker_model::definition::{
-        ExpiresText, Expiry, ExternalKind, IndexDef, IndexText, KINDS, KeyText, Layout,
-        Maintenance, Merging, Repair,
+        DefinitionDocument, ExpiresText, Expiry, ExternalKind, IndexDef, IndexText, KINDS, KeyText,
+        Layout, Maintenance, Merging, Repair,
     };
     pub use esker_model::fields::{Field, FieldNode, Fields, FieldsOf, JsonTypes};
     pub use esker_model::merge_patch;

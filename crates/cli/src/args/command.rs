@@ -10,6 +10,8 @@ use super::{
     ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs,
     WithinArgs,
 };
+#[cfg(feature = "server")]
+use super::{ServeArgs, TokenArgs, serve};
 #[cfg(feature = "volume")]
 use super::{VolumeArgs, volume};
 use super::{aggregate, changes, copy, datasets, expiry, help, pubsub, space, update, values};
@@ -162,6 +164,14 @@ pub(crate) enum Command {
     /// once
     #[command(after_help = self::pubsub::REPLAY_HELP)]
     Replay(ReplayArgs),
+    #[cfg(feature = "server")]
+    /// Serve a store over HTTP, to programs in any language and to browsers
+    #[command(after_help = serve::SERVE_HELP)]
+    Serve(ServeArgs),
+    #[cfg(feature = "server")]
+    /// Make a token for a client of `esker serve`
+    #[command(after_help = serve::TOKEN_HELP)]
+    Token(TokenArgs),
     /// Print the completions for a shell
     #[command(after_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),

@@ -10,6 +10,8 @@ mod help;
 mod manage;
 mod pubsub;
 mod query;
+#[cfg(feature = "server")]
+mod serve;
 mod space;
 mod update;
 mod values;
@@ -37,6 +39,8 @@ pub(crate) use query::{
     AnswerArgs, CountArgs, ExplainForm, FindArgs, GetArgs, LatestArgs, LookupArgs, QueryArgs,
     RangeArgs, ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
+#[cfg(feature = "server")]
+pub(crate) use serve::{ServeArgs, TokenArgs, TokenRole};
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(crate) mod put;
 pub(crate) mod query;
 pub(crate) mod repair;
 pub(crate) mod replay;
+#[cfg(feature = "server")]
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod space;
 pub(crate) mod stat;

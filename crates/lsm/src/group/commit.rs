@@ -131,6 +131,7 @@ fn apply(
     if batch.is_empty() {
         let appended = segment.last.load(Ordering::Acquire);
         return Ok(Ticket {
+            first: writer.last,
             // Not the number before the next one, which a power cut may have lost.
             last: writer.last,
             durable: if forces { appended } else { writer.demanded },
@@ -181,6 +182,7 @@ fn apply(
         writer.demanded = last;
     }
     Ok(Ticket {
+        first,
         last,
         durable: writer.demanded,
         forces,

@@ -7,6 +7,7 @@ use crate::entry::Seq;
 /// An appended batch that is not acknowledged yet.
 #[derive(Clone, Copy)]
 pub struct Ticket {
+    pub(super) first: Seq,
     pub(super) last: Seq,
     /// The last write that must be durable before the batch is acknowledged.
     pub(super) durable: Seq,
@@ -17,6 +18,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// The first sequence number of the batch. For a batch without writes, the last before it.
+    pub fn first(&self) -> Seq {
+        self.first
+    }
+
     /// The last sequence number of the batch.
     pub fn last(&self) -> Seq {
         self.last

@@ -3,6 +3,7 @@
 mod attribute;
 mod checks;
 mod dataset;
+mod document;
 mod external;
 mod index;
 mod kind;
@@ -13,6 +14,7 @@ mod text;
 pub use attribute::{IndexDef, MAX_INDEXES};
 pub use checks::{check_fields, check_place_and_time, check_tokenizer, check_type};
 pub use dataset::{DatasetDef, Expiry, check_dataset_name};
+pub use document::DefinitionDocument;
 pub use external::ExternalKind;
 pub use index::Index;
 pub use kind::{IndexKind, Layout};

@@ -56,6 +56,28 @@ impl Path {
         }
     }
 
+    /// Parses paths with commas between them. A comma behind a backslash is part of a name.
+    ///
+    /// ```
+    /// use esker_model::schema::Path;
+    ///
+    /// let paths = Path::parse_list("user.name,n")?;
+    /// assert_eq!(paths, [Path::parse("user.name")?, Path::parse("n")?]);
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Path::parse`].
+    pub fn parse_list(text: &str) -> Result<Vec<Path>, String> {
+        let mut is_escaped = false;
+        let is_comma = |c| {
+            let is_comma = c == ',' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_comma
+        };
+        text.split(is_comma).map(Path::parse).collect()
+    }
+
     /// The names, outermost first; at least one.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.names.iter().map(String::as_str)

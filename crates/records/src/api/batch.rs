@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use esker_lsm::Durability;
+use esker_lsm::{Durability, Seq};
 use esker_model::Key;
 
 use super::batch_writes::BatchWrites;
@@ -138,6 +138,17 @@ impl<D> Batch<D> {
     /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
     /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
+        self.writes.commit()?;
+        Ok(())
+    }
+
+    /// As [`Batch::commit`]; returns the sequence number of the batch's first write, which is that
+    /// of its record if it has one record ([`crate::Record::seq`]). `None` for a batch without
+    /// writes.
+    ///
+    /// # Errors
+    /// As [`Batch::commit`].
+    pub fn commit_seq(&mut self) -> Result<Option<Seq>> {
         self.writes.commit()
     }
 }

@@ -143,8 +143,8 @@ impl BatchWrites {
         self.datasets.iter_mut().for_each(DatasetWrites::clear);
     }
 
-    /// Writes the whole batch or nothing.
-    pub(super) fn commit(&mut self) -> Result<()> {
+    /// Writes the whole batch or nothing; returns the number of its first write.
+    pub(super) fn commit(&mut self) -> Result<Option<Seq>> {
         commit(&mut self.datasets, self.durability)
     }
 }

@@ -19,13 +19,14 @@ use crate::maintenance::{self, AtCommit};
 use crate::store::{Store, append_completed};
 
 /// Writes the parts atomically, and empties them. They belong to different datasets of one store.
+/// Returns the number of the first write, if there is one.
 ///
 /// # Errors
 /// The parts then still have their writes, and none of these is visible. After a failed sync the
 /// writes may be in the log all the same, and appear when the store is reopened.
-pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Result<()> {
+pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Result<Option<Seq>> {
     let Some(store) = parts.first().map(|part| part.dataset.store.clone()) else {
-        return Ok(());
+        return Ok(None);
     };
     debug_assert!(
         parts
@@ -38,7 +39,8 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
         "a dataset has one part, so that a key has one part"
     );
     if parts.iter().all(DatasetWrites::is_empty) {
-        return check_expected(parts, &store.group.snapshot());
+        check_expected(parts, &store.group.snapshot())?;
+        return Ok(None);
     }
     parts
         .iter_mut()
@@ -48,13 +50,17 @@ pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Res
         let appended = append(parts, &store, durability);
         let result = appended.and_then(|ticket| {
             // The batch is in the log now, even if its acknowledgement fails.
-            Ok(store.group.acknowledge(ticket)?)
+            store.group.acknowledge(ticket)?;
+            Ok(ticket.first())
         });
-        let Err(refused) = result else {
-            for part in parts {
-                part.committed(&store);
+        let refused = match result {
+            Ok(first) => {
+                for part in parts {
+                    part.committed(&store);
+                }
+                return Ok(Some(first));
             }
-            return Ok(());
+            Err(refused) => refused,
         };
         parts.iter_mut().for_each(DatasetWrites::restore);
         match refused {

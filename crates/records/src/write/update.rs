@@ -62,7 +62,7 @@ impl Handle {
             }
             batch.expect(key, old.as_ref().map(Record::seq));
             match commit(std::slice::from_mut(&mut batch), self.store.durability) {
-                Ok(()) => return Ok(old),
+                Ok(_) => return Ok(old),
                 Err(error) if error.conflict().is_some() => batch.clear(),
                 // Another record has the value, perhaps because of a commit that has changed this
                 // record, too. In that case the update is repeated from the current record.

@@ -376,3 +376,26 @@ fn a_batch_of_one_dataset_writes_what_a_batch_of_the_store_writes() {
         one.clear();
     }
 }
+
+#[test]
+fn a_commit_returns_the_number_of_its_record() {
+    for maintenance in Maintenance::ALL {
+        for kind in [Index::lazy(), Index::composite(), Index::embedded()] {
+            let dir = tempfile::tempdir().unwrap();
+            let db = Database::create_or_open(dir.path(), Options::default()).unwrap();
+            let def = DatasetDef::key("id")
+                .index("user", kind.string())
+                .maintenance(maintenance);
+            let events = db.create_dataset::<u64>("events", def).unwrap();
+            let mut batch = events.batch();
+            assert_eq!(batch.commit_seq().unwrap(), None);
+            for n in 0..6 {
+                let json = format!(r#"{{"id": {}, "user": "user{n}"}}"#, n % 2);
+                batch.put_json(json.as_bytes()).unwrap();
+                let committed = batch.commit_seq().unwrap();
+                let record = events.get(n % 2).unwrap().unwrap();
+                assert_eq!(committed, Some(record.seq()), "{maintenance} {n}");
+            }
+        }
+    }
+}

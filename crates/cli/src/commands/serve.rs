@@ -1,0 +1,75 @@
+//! `serve` and `token`: a store over the network.
+
+use esker_server::{Config, RunError, StartError, hash_of, run};
+
+use crate::args::{ServeArgs, TokenArgs, TokenRole};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, note};
+use crate::store::refuse_file;
+
+/// The random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+
+/// `esker serve DIR`
+pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure> {
+    refuse_file(&args.dir)?;
+    let mut config = match &args.config {
+        Some(path) => Config::read(path).map_err(Failure::Usage)?,
+        None => Config {
+            memory,
+            ..Config::default()
+        },
+    };
+    config.dir.clone_from(&args.dir);
+    config.listen = args.listen.unwrap_or(config.listen);
+    config.mqtt = args.mqtt.or(config.mqtt);
+    let is_open = !config.is_protected();
+    let signal = run(config, |server| {
+        note(format_args!(
+            "serves {} at http://{}",
+            args.dir.display(),
+            server.address()
+        ));
+        if is_open {
+            note("without tokens: every program of this machine may read and write");
+        }
+    });
+    match signal {
+        Ok(signal) => Ok(Outcome::Interrupted(signal)),
+        Err(RunError::Start(StartError::Store(error)) | RunError::Close(error)) => {
+            Err(error.into())
+        }
+        Err(error) => Err(Failure::Usage(error.to_string())),
+    }
+}
+
+/// `esker token NAME`
+pub(crate) fn token(args: &TokenArgs) -> Result<Outcome, Failure> {
+    let mut bytes = [0; TOKEN_BYTES];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::Store(format!("the system has no random bytes: {error}")))?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let list = |all: &[String]| {
+        let all: Vec<String> = all.iter().map(|one| text(one)).collect();
+        format!("[{}]", all.join(", "))
+    };
+    let role = match args.role {
+        TokenRole::Read => "read",
+        TokenRole::Write => "write",
+        TokenRole::Admin => "admin",
+    };
+    let mut output = Output::new();
+    output.line("[[tokens]]")?;
+    output.line(format_args!("name = {}", text(&args.name)))?;
+    output.line(format_args!("sha256 = \"{}\"", hash_of(&token)))?;
+    output.line(format_args!("role = \"{role}\""))?;
+    for (name, all) in [("datasets", &args.datasets), ("topics", &args.topics)] {
+        if !all.is_empty() {
+            output.line(format_args!("{name} = {}", list(all)))?;
+        }
+    }
+    output.finish()?;
+    note(format_args!("the token, which is not kept: {token}"));
+    Ok(Outcome::Done)
+}

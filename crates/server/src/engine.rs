@@ -1,0 +1,218 @@
+//! The store that is served, and the threads on which its calls run. The only module that names the
+//! embedded store's type.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use esker::{Database, Key, Stop};
+use esker_store::{Dataset, Embedded, Store};
+use parking_lot::Mutex;
+use pubsub::{Broker, Config};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+
+use crate::pages::Moment;
+use crate::problem::Problem;
+
+/// Calls that may run at the same time. Many of them wait for a sync, which they share.
+const THREADS: usize = 64;
+
+/// Calls that may wait for a thread.
+const QUEUED: usize = 1024;
+
+/// What a client is told to wait for when there are too many calls, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+/// The store, its broker, and their threads.
+pub(crate) struct Engine {
+    db: Database,
+    folder: PathBuf,
+    /// Opened when it is first used: a store without publications has no trees for them.
+    broker: Mutex<Option<Arc<Broker>>>,
+    threads: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    /// How long a call may take.
+    most: Duration,
+}
+
+/// A handle of the store whose calls end with the request that they are made for.
+pub(crate) struct Handle {
+    db: Database,
+    store: Embedded,
+    stop: Stop,
+}
+
+impl Handle {
+    /// The same records, read by the calls of this request.
+    pub(crate) fn reads(&self, moment: &Moment) -> Moment {
+        moment.with_stop(&self.stop)
+    }
+
+    /// The operations of a store.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    /// A dataset.
+    ///
+    /// # Errors
+    /// 404; any read error.
+    pub(crate) fn dataset(&self, name: &str) -> Result<Box<dyn Dataset>, Problem> {
+        Ok(self.store.dataset(name)?)
+    }
+
+    /// A dataset now, or in a named snapshot.
+    ///
+    /// # Errors
+    /// 404; any read error.
+    pub(crate) fn moment(&self, name: &str, snapshot: Option<&str>) -> Result<Moment, Problem> {
+        Ok(match snapshot {
+            Some(at) => self.db.kept_snapshot(at)?.dataset::<Key>(name)?,
+            None => self.db.dataset::<Key>(name)?.snapshot(),
+        })
+    }
+
+    /// The embedded store itself, for batches over datasets.
+    pub(crate) fn db(&self) -> &Database {
+        &self.db
+    }
+}
+
+/// Ends the calls of a request when its client has gone.
+pub(crate) struct EndWithRequest(Stop);
+
+impl EndWithRequest {
+    pub(crate) fn stop(&self) -> Stop {
+        self.0.clone()
+    }
+}
+
+impl Drop for EndWithRequest {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// One more call that waits for a thread.
+struct Waiting<'e>(&'e AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(db: Database, folder: &Path, most: Duration) -> Engine {
+        Engine {
+            db,
+            folder: folder.to_path_buf(),
+            broker: Mutex::new(None),
+            threads: Arc::new(Semaphore::new(THREADS)),
+            waiting: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    /// The store's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Ends calls when it is dropped, and when the time of a request is over.
+    pub(crate) fn request(&self) -> EndWithRequest {
+        EndWithRequest(Stop::after(self.most))
+    }
+
+    /// Ends calls when it is dropped.
+    pub(crate) fn lasting_request(&self) -> EndWithRequest {
+        EndWithRequest(Stop::new())
+    }
+
+    /// A handle whose calls end with `stop`.
+    pub(crate) fn handle(&self, stop: &Stop) -> Handle {
+        let store = Embedded::new(self.db.with_stop(stop));
+        Handle {
+            db: self.db.with_stop(stop),
+            store,
+            stop: stop.clone(),
+        }
+    }
+
+    /// The broker of the store's publications. Must be called on a thread of the pool.
+    ///
+    /// # Errors
+    /// Any error of the store.
+    pub(crate) fn broker(&self) -> Result<Arc<Broker>, Problem> {
+        if let Some(broker) = &*self.broker.lock() {
+            return Ok(broker.clone());
+        }
+        // Made without the lock: it writes. Two that do so at the same time make the same.
+        let made = Arc::new(Broker::create_or_open(&self.db, Config::new())?);
+        Ok(self.broker.lock().get_or_insert(made).clone())
+    }
+
+    /// Runs a call on a thread of the pool, for a request: the call ends when the client has gone.
+    ///
+    /// # Errors
+    /// Those of the call; 503 if too many are waiting.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Handle) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let request = self.request();
+        let handle = self.handle(&request.0);
+        self.step(move || call(&handle)).await
+    }
+
+    /// Runs a call on a thread of the pool.
+    ///
+    /// # Errors
+    /// Those of the call; 503 if too many are waiting.
+    pub(crate) async fn step<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let thread = self.thread().await?;
+        let run = spawn_blocking(move || {
+            let result = call();
+            drop(thread);
+            result
+        });
+        // A panic of the call ends the call alone.
+        (run.await).map_err(|_| Problem::internal("the call of the store has failed"))?
+    }
+
+    async fn thread(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        if let Ok(thread) = self.threads.clone().try_acquire_owned() {
+            return Ok(thread);
+        }
+        let _waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= QUEUED {
+            let detail = "too many requests wait for the store";
+            return Err(Problem::busy(detail, RETRY_AFTER));
+        }
+        let thread = self.threads.clone().acquire_owned().await;
+        thread.map_err(|_| Problem::busy("the server ends", RETRY_AFTER))
+    }
+
+    /// The calls that wait for a thread.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The calls that run.
+    pub(crate) fn running(&self) -> usize {
+        THREADS.saturating_sub(self.threads.available_permits())
+    }
+
+    /// Closes the store: everything that was written is durable then. Later calls fail.
+    ///
+    /// # Errors
+    /// Any write error.
+    pub(crate) fn close(&self) -> esker::Result<()> {
+        self.db.with_stop(&Stop::new()).close()
+    }
+}

@@ -1,0 +1,287 @@
+//! Records in bulk: NDJSON that is read while it arrives, in bounded memory.
+
+use axum::Json;
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::State;
+use bytes::BytesMut;
+use esker::{Key, WriteBatch};
+use esker_import::{BATCH_BYTES, BATCH_RECORDS, is_of_record};
+use futures_util::StreamExt;
+use memchr::memchr;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Shared;
+use super::extract::{Params, Segments};
+use crate::access::{Caller, Role};
+use crate::problem::Problem;
+
+/// The rejected lines that a report names.
+const NAMED: usize = 1000;
+
+/// How records are loaded.
+#[derive(Clone, Copy, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LoadParams {
+    /// Records whose key exists are rejected, instead of replacing the record.
+    insert: bool,
+    /// Ends at the first line that is rejected.
+    strict: bool,
+}
+
+/// What was loaded.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct Report {
+    /// Records that are stored, durably.
+    loaded: u64,
+    /// Lines that are no records of the dataset.
+    rejected: u64,
+    /// The first thousand of them.
+    rejects: Vec<Reject>,
+}
+
+/// A line that was rejected.
+#[derive(Serialize, ToSchema)]
+struct Reject {
+    line: u64,
+    why: String,
+}
+
+impl Report {
+    fn reject(&mut self, line: u64, why: String) {
+        self.rejected += 1;
+        if self.rejects.len() < NAMED {
+            self.rejects.push(Reject { line, why });
+        }
+    }
+}
+
+/// Loads records, one a line (NDJSON). They are stored in batches while they arrive; a connection
+/// that breaks off leaves those that were read. Lines that are no records of the dataset are left
+/// out and reported.
+#[utoipa::path(
+    post, path = "/v1/datasets/{dataset}/records", tag = "records",
+    params(("dataset" = String, Path), LoadParams),
+    request_body(content = String, content_type = "application/x-ndjson"),
+    responses(
+        (status = 200, body = Report),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json",
+         description = "With `strict`: a line was rejected; those before it are stored")
+    )
+)]
+pub(super) async fn load(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(dataset): Segments<String>,
+    Params(params): Params<LoadParams>,
+    body: Body,
+) -> Result<Json<Report>, Problem> {
+    caller.may(Role::Write, &dataset)?;
+    let ends = app.engine.lasting_request();
+    let handle = app.engine.handle(&ends.stop());
+    let opened = (app.engine).step(move || Ok(handle.db().dataset::<Key>(&dataset)?));
+    let mut load = Load {
+        app: app.clone(),
+        dataset: opened.await?,
+        params,
+        report: Report::default(),
+        line: 0,
+    };
+    let mut lines = Lines::new(body.into_data_stream(), app.limits.line);
+    loop {
+        let batch = lines.batch().await;
+        let (batch, failure) = match batch {
+            Ok(batch) => (batch, None),
+            Err((batch, problem)) => (batch, Some(problem)),
+        };
+        let is_last = batch.is_empty();
+        if !is_last {
+            load = load.write(batch).await?;
+        }
+        if let Some(problem) = failure {
+            return Err(load.with_report(problem));
+        }
+        if params.strict && load.report.rejected > 0 {
+            let detail = "a line is no record of the dataset";
+            let status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
+            return Err(load.with_report(Problem::new(status, "rejected", detail)));
+        }
+        if is_last {
+            break;
+        }
+    }
+    let dataset = load.dataset.clone();
+    app.engine.step(move || Ok(dataset.sync()?)).await?;
+    Ok(Json(load.report))
+}
+
+/// A load in progress.
+struct Load {
+    app: Shared,
+    dataset: esker::Dataset,
+    params: LoadParams,
+    report: Report,
+    /// The last line that was read.
+    line: u64,
+}
+
+impl Load {
+    fn with_report(&self, problem: Problem) -> Problem {
+        let report = serde_json::to_value(&self.report).unwrap_or_default();
+        problem.with("report", report)
+    }
+
+    /// Writes a batch of lines on the engine's threads.
+    async fn write(mut self, lines: Vec<Bytes>) -> Result<Load, Problem> {
+        let app = self.app.clone();
+        let step = app.engine.step(move || {
+            self.lines(&lines)?;
+            Ok(self)
+        });
+        step.await
+    }
+
+    fn lines(&mut self, lines: &[Bytes]) -> Result<(), Problem> {
+        let mut batch = self.dataset.batch();
+        let mut waiting: Vec<(u64, &Bytes)> = Vec::new();
+        for line in lines {
+            self.line += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let added = self.add(&mut batch, line);
+            match added {
+                Ok(()) => waiting.push((self.line, line)),
+                Err(error) if is_of_record(&error) => {
+                    self.report.reject(self.line, error.to_string());
+                    if self.params.strict {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Durable at the end of the load.
+        batch.durability(esker::Durability::Os);
+        let records = waiting.len() as u64;
+        match batch.commit() {
+            Ok(()) => self.report.loaded += records,
+            Err(error) if is_refused(&error) => self.one_by_one(&waiting)?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn add(&self, batch: &mut WriteBatch, record: &[u8]) -> esker::Result<()> {
+        if self.params.insert {
+            batch.insert_json(record)
+        } else {
+            batch.put_json(record)
+        }
+    }
+
+    /// Writes the records of a batch that a commit refused: all but those that it refuses.
+    fn one_by_one(&mut self, lines: &[(u64, &Bytes)]) -> Result<(), Problem> {
+        for (number, line) in lines {
+            let mut batch = self.dataset.batch();
+            batch.durability(esker::Durability::Os);
+            let added = self.add(&mut batch, line);
+            match added.and_then(|()| batch.commit()) {
+                Ok(()) => self.report.loaded += 1,
+                Err(error) if is_refused(&error) => {
+                    self.report.reject(*number, error.to_string());
+                    if self.params.strict {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if a commit was refused because of one of its records.
+fn is_refused(error: &esker::Error) -> bool {
+    use esker::ErrorKind::{BadInput, Conflict, Exists, NotUnique};
+    matches!(error.kind(), BadInput | Conflict | Exists | NotUnique)
+}
+
+/// The lines of a body.
+struct Lines {
+    body: BodyDataStream,
+    /// What was read and is not given out.
+    read: BytesMut,
+    /// So much of it has no line break.
+    scanned: usize,
+    most: usize,
+    is_at_end: bool,
+}
+
+impl Lines {
+    fn new(body: BodyDataStream, most: usize) -> Lines {
+        Lines {
+            body,
+            read: BytesMut::new(),
+            scanned: 0,
+            most,
+            is_at_end: false,
+        }
+    }
+
+    /// The next lines: as many as make a batch; none at the end.
+    ///
+    /// # Errors
+    /// With the lines before it: a body that breaks off, or a line that is too long.
+    async fn batch(&mut self) -> Result<Vec<Bytes>, (Vec<Bytes>, Problem)> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        loop {
+            while let Some(line) = self.line() {
+                bytes += line.len();
+                lines.push(line);
+                if lines.len() >= BATCH_RECORDS || bytes >= BATCH_BYTES {
+                    return Ok(lines);
+                }
+            }
+            if self.is_at_end {
+                return Ok(lines);
+            }
+            if self.read.len() > self.most {
+                let detail = format!("a line has more than {} bytes", self.most);
+                let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+                return Err((lines, Problem::new(status, "too-large", detail)));
+            }
+            match self.body.next().await {
+                Some(Ok(part)) => self.read.extend_from_slice(&part),
+                Some(Err(error)) => {
+                    let detail = format!("the body broke off: {error}");
+                    return Err((lines, Problem::bad_request(detail)));
+                }
+                None => self.is_at_end = true,
+            }
+        }
+    }
+
+    /// The next line of what was read.
+    fn line(&mut self) -> Option<Bytes> {
+        let unscanned = self.read.get(self.scanned..).unwrap_or_default();
+        match memchr(b'\n', unscanned) {
+            Some(at) => {
+                let mut line = self.read.split_to(self.scanned + at + 1);
+                self.scanned = 0;
+                line.truncate(line.len() - 1);
+                Some(line.freeze())
+            }
+            None if self.is_at_end && !self.read.is_empty() => {
+                self.scanned = 0;
+                Some(self.read.split().freeze())
+            }
+            None => {
+                self.scanned = self.read.len();
+                None
+            }
+        }
+    }
+}

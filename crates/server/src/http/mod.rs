@@ -1,0 +1,177 @@
+//! HTTP: the routes, and what each request passes before its handler.
+
+mod batches;
+mod datasets;
+mod extract;
+mod find;
+mod load;
+mod records;
+mod stream;
+mod system;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::decompression::RequestDecompressionLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{Caller, Tokens};
+use crate::config::{Config, Limits};
+use crate::engine::Engine;
+use crate::pages::Pages;
+use crate::problem::Problem;
+
+/// What handlers share.
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) pages: Pages,
+    pub(crate) tokens: Tokens,
+    pub(crate) limits: Limits,
+    /// The OpenAPI document.
+    pub(crate) document: String,
+}
+
+pub(crate) type Shared = Arc<App>;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Esker",
+        description = "Datasets of JSON records with indexes, change streams and publish/subscribe."
+    ),
+    tags(
+        (name = "records", description = "Single records"),
+        (name = "queries", description = "Records by conditions"),
+        (name = "datasets", description = "Datasets and their definitions"),
+        (name = "system", description = "The server itself")
+    )
+)]
+struct Document;
+
+/// The routes with their descriptions.
+fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(datasets::list))
+        .routes(routes!(
+            datasets::describe,
+            datasets::create,
+            datasets::drop
+        ))
+        .routes(routes!(datasets::rename))
+        .routes(routes!(datasets::fields))
+        .routes(routes!(find::find, load::load))
+        .routes(routes!(find::query))
+        .routes(routes!(find::count))
+        .routes(routes!(find::aggregate))
+        .routes(routes!(find::explain))
+        .routes(routes!(find::nearest))
+        .routes(routes!(find::cells))
+        .routes(routes!(
+            records::get,
+            records::put,
+            records::patch,
+            records::delete
+        ))
+        .routes(routes!(records::versions))
+        .routes(routes!(batches::write))
+        .routes(routes!(system::health))
+        .routes(routes!(system::ready))
+        .routes(routes!(system::document))
+}
+
+/// The OpenAPI document of the routes.
+pub(crate) fn document() -> Result<String, String> {
+    let (_, document) = routes().split_for_parts();
+    document.to_json().map_err(|error| error.to_string())
+}
+
+/// The router of a server.
+pub(crate) fn router(app: Shared, config: &Config) -> Router {
+    let (router, _) = routes().split_for_parts();
+    let body = DefaultBodyLimit::max(config.limits.body);
+    let mut router = router
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(body)
+        .layer(RequestDecompressionLayer::new())
+        .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(app.clone(), identify));
+    if let Some(cors) = cors(&config.cors.origins) {
+        router = router.layer(cors);
+    }
+    router.with_state(app)
+}
+
+async fn no_route(request: Request) -> Problem {
+    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+}
+
+async fn no_method(request: Request) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    let detail = format!("{path} has no method {method}");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
+}
+
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins = origins
+        .iter()
+        .filter_map(|one| HeaderValue::from_str(one).ok());
+    let methods = [
+        Method::GET,
+        Method::PUT,
+        Method::POST,
+        Method::PATCH,
+        Method::DELETE,
+    ];
+    Some(
+        CorsLayer::new()
+            .allow_origin(AllowOrigin::list(origins))
+            .allow_methods(methods)
+            .allow_headers([
+                header::AUTHORIZATION,
+                header::CONTENT_TYPE,
+                header::IF_MATCH,
+                header::IF_NONE_MATCH,
+                HeaderName::from_static("last-event-id"),
+            ])
+            .expose_headers([header::ETAG, header::LOCATION]),
+    )
+}
+
+/// Routes that need no token.
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
+
+/// Finds out who makes a request.
+async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let caller = if app.tokens.is_empty() {
+        Caller::anyone()
+    } else {
+        match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {
+            Some(caller) => caller,
+            None if OPEN.contains(&request.uri().path()) => Caller::stranger(),
+            None => {
+                let detail = "this server needs a token: Authorization: Bearer TOKEN";
+                return Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail).into_response();
+            }
+        }
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

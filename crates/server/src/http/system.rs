@@ -1,0 +1,36 @@
+//! The server itself: whether it lives, whether it serves, and the description of its routes.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::Shared;
+use crate::problem::Problem;
+
+/// The process lives.
+#[utoipa::path(get, path = "/healthz", tag = "system",
+    responses((status = 200, description = "It lives")))]
+pub(super) async fn health() -> StatusCode {
+    StatusCode::OK
+}
+
+/// The store answers.
+#[utoipa::path(get, path = "/readyz", tag = "system",
+    responses(
+        (status = 200, description = "Requests are served"),
+        (status = 503, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn ready(State(app): State<Shared>) -> Result<StatusCode, Problem> {
+    (app.engine)
+        .run(|handle| Ok(handle.store().dataset_names()?))
+        .await?;
+    Ok(StatusCode::OK)
+}
+
+/// The OpenAPI 3.1 document of this interface.
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "system",
+    responses((status = 200, body = Object)))]
+pub(super) async fn document(State(app): State<Shared>) -> Response {
+    let of_json = [(header::CONTENT_TYPE, "application/json")];
+    (of_json, app.document.clone()).into_response()
+}

@@ -1,0 +1,20 @@
+//! An Esker store over HTTP and MQTT: what `esker serve` runs.
+//!
+//! [`Server::start`] opens a store and serves it until [`Server::stop`]; [`Config`] has its
+//! settings. The design is in `crates/server/DESIGN.md`, the guide for users in `docs/server.md`.
+
+// The layers of these modules: `../layers.txt`.
+
+mod access;
+mod config;
+mod engine;
+mod http;
+mod pages;
+mod problem;
+mod run;
+mod serve;
+
+pub use access::{Grant, Role, TokenSettings, hash_of};
+pub use config::{Config, Cors, Limits, Log, LogFormat, Tls, UserSettings};
+pub use run::{RunError, run};
+pub use serve::{Server, StartError};

@@ -1,0 +1,183 @@
+//! Errors as HTTP answers: `application/problem+json` (RFC 9457).
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use esker::{Error, ErrorKind};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// An error for a client.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub(crate) struct Problem {
+    /// What kind of problem it is, in words with hyphens: `unknown-dataset`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The HTTP status.
+    #[serde(serialize_with = "number")]
+    #[schema(value_type = u16)]
+    status: StatusCode,
+    /// The status in words.
+    title: String,
+    /// What went wrong, for people.
+    detail: String,
+    /// What programs want to know about it: the key of a conflict, the line of a record.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    more: Map<String, Value>,
+    #[serde(skip)]
+    retry_after: Option<u32>,
+}
+
+fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: kind.to_string(),
+            status,
+            title: status.canonical_reason().unwrap_or("Error").to_string(),
+            detail: detail.into(),
+            more: Map::new(),
+            retry_after: None,
+        }
+    }
+
+    /// What a client sent is not valid.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "bad-input", detail)
+    }
+
+    /// There is no such thing, or the caller may not know of it.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// There is no such dataset, or the caller may not know of it.
+    pub(crate) fn unknown_dataset(name: &str) -> Problem {
+        let detail = format!("there is no dataset `{name}`");
+        Problem::new(StatusCode::NOT_FOUND, "unknown-dataset", detail)
+    }
+
+    /// The caller may know of it, but not do this.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// An expectation of the request's headers is not met.
+    pub(crate) fn precondition_failed(detail: impl Into<String>) -> Problem {
+        Problem::new(
+            StatusCode::PRECONDITION_FAILED,
+            "precondition-failed",
+            detail,
+        )
+    }
+
+    /// There is too much to do: the client should come back after some seconds.
+    pub(crate) fn busy(detail: impl Into<String>, seconds: u32) -> Problem {
+        Problem {
+            retry_after: Some(seconds),
+            ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+        }
+    }
+
+    /// A failed assumption of the server's own.
+    pub(crate) fn internal(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
+    }
+
+    /// The problem with a further member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
+        self.more.insert(name.to_string(), value.into());
+        self
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+/// The status of an error, and the name of its kind.
+fn status_and_kind(kind: ErrorKind) -> (StatusCode, &'static str) {
+    match kind {
+        ErrorKind::BadInput => (StatusCode::BAD_REQUEST, "bad-input"),
+        ErrorKind::Unsupported => (StatusCode::BAD_REQUEST, "unsupported"),
+        ErrorKind::UnknownDataset => (StatusCode::NOT_FOUND, "unknown-dataset"),
+        ErrorKind::UnknownSnapshot => (StatusCode::NOT_FOUND, "unknown-snapshot"),
+        ErrorKind::Exists => (StatusCode::CONFLICT, "exists"),
+        ErrorKind::Conflict => (StatusCode::CONFLICT, "conflict"),
+        ErrorKind::NotUnique => (StatusCode::CONFLICT, "not-unique"),
+        ErrorKind::Busy => (StatusCode::CONFLICT, "busy"),
+        ErrorKind::NoOldRecords => (StatusCode::CONFLICT, "no-old-records"),
+        ErrorKind::OtherHistory => (StatusCode::CONFLICT, "other-history"),
+        ErrorKind::PositionExpired => (StatusCode::GONE, "position-expired"),
+        ErrorKind::Overflow => (StatusCode::UNPROCESSABLE_ENTITY, "overflow"),
+        ErrorKind::ReadOnly => (StatusCode::FORBIDDEN, "read-only"),
+        ErrorKind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled"),
+        ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
+        ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        ErrorKind::DiskFull => (StatusCode::INSUFFICIENT_STORAGE, "disk-full"),
+        ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "damaged"),
+        ErrorKind::Io => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
+        ErrorKind::Poisoned => (StatusCode::INTERNAL_SERVER_ERROR, "poisoned"),
+        ErrorKind::Locked => (StatusCode::INTERNAL_SERVER_ERROR, "locked"),
+        ErrorKind::NoStore => (StatusCode::INTERNAL_SERVER_ERROR, "no-store"),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        if let Error::UnknownDataset { name, .. } = &error {
+            // Its text proposes names that the caller may not know.
+            return Problem::unknown_dataset(name);
+        }
+        let (status, kind) = status_and_kind(error.kind());
+        let problem = Problem::new(status, kind, error.to_string());
+        match &error {
+            Error::NotUnique(why) => problem
+                .with("key", why.key.to_string())
+                .with("path", why.path.to_string())
+                .with("holder", why.holder.to_string()),
+            Error::PositionExpired { oldest } => problem.with("oldest", oldest.to_string()),
+            Error::Cancelled { deadline } => problem.with("deadline", *deadline),
+            _ => match error.conflict() {
+                Some(key) => problem.with("key", key.to_string()),
+                None => problem,
+            },
+        }
+    }
+}
+
+impl From<esker::schema::ModelError> for Problem {
+    fn from(error: esker::schema::ModelError) -> Problem {
+        Error::from(error).into()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+            tracing::error!(kind = %self.kind, "{}", self.detail);
+        }
+        let retry_after = self.retry_after;
+        let mut response = (status, Json(json!(self))).into_response();
+        let headers = response.headers_mut();
+        let of_problems = HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, of_problems);
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,101 @@
+//! Runs a server in a process of its own: its runtime, its log and its signals.
+
+use std::io;
+
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{Config, Log, LogFormat};
+use crate::serve::{Server, StartError};
+
+/// Why a server ended.
+#[derive(Debug)]
+pub enum RunError {
+    /// It could not start.
+    Start(StartError),
+    /// The process lacks what it needs.
+    Process(io::Error),
+    /// The store could not be closed.
+    Close(esker::Error),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::Start(error) => write!(f, "{error}"),
+            RunError::Process(error) => write!(f, "the server cannot run: {error}"),
+            RunError::Close(error) => write!(f, "the store could not be closed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<StartError> for RunError {
+    fn from(error: StartError) -> RunError {
+        RunError::Start(error)
+    }
+}
+
+/// Serves a store until SIGTERM or SIGINT, and closes it: requests that are running end before. A
+/// second signal ends the process at once. Returns the number of the signal.
+///
+/// `started` is called when requests are served.
+///
+/// # Errors
+/// [`RunError`]
+pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError> {
+    begin_log(config.log);
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(RunError::Process)?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(RunError::Process)?;
+        let server = Server::start(config).await?;
+        started(&server);
+        let number = signals.next().await;
+        tracing::info!("ends: a second signal ends at once");
+        tokio::select! {
+            stopped = server.stop() => stopped.map_err(RunError::Close)?,
+            again = signals.next() => {
+                tracing::warn!("ended by a second signal");
+                std::process::exit(128 + i32::from(again));
+            }
+        }
+        Ok(number)
+    })
+}
+
+/// The signals that end a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The number of the next signal.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+        }
+    }
+}
+
+/// Logs go to standard error. A process that has a log already keeps it.
+fn begin_log(log: Log) {
+    let lines = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(tracing::Level::INFO);
+    // It fails if there is one already.
+    let _ = match log.format {
+        LogFormat::Text => lines.compact().try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+}

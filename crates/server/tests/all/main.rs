@@ -1,0 +1,10 @@
+//! The integration tests of this crate: a server that is reached as clients reach it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod architecture;
+mod common;
+mod datasets;
+mod find;
+mod load;
+mod records;
+mod tokens;

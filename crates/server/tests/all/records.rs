@@ -1,0 +1,165 @@
+//! Single records, and batches, over HTTP.
+
+use serde_json::json;
+
+use crate::common::{Served, encoded};
+
+const ONE: &str = "/v1/datasets/visits/records/1";
+
+fn served() -> Served {
+    let served = Served::new();
+    served.create(
+        "visits",
+        json!({"key": "id:int", "indexes": ["mail:composite:string:unique"]}),
+    );
+    served
+}
+
+fn put(served: &Served, headers: &[(&str, &str)], record: &str) -> u16 {
+    served
+        .send(&format!("PUT {ONE}"), headers, record.as_bytes())
+        .status
+}
+
+#[test]
+fn an_etag_is_the_version_that_a_write_made() {
+    let served = served();
+    let made = served.send(&format!("PUT {ONE}"), &[], b"{\"id\":1,\"n\":1}");
+    let tag = made.header("etag").unwrap().to_string();
+    let read = served.ask(&format!("GET {ONE}"));
+    assert_eq!(read.header("etag"), Some(tag.as_str()));
+    assert_eq!(read.body, b"{\"id\":1,\"n\":1}");
+    let known = served.send(&format!("GET {ONE}"), &[("if-none-match", &tag)], b"");
+    assert_eq!((known.status, known.body.len()), (304, 0));
+    assert_eq!(
+        put(&served, &[("if-match", &tag)], "{\"id\":1,\"n\":2}"),
+        204
+    );
+    assert_eq!(
+        put(&served, &[("if-match", &tag)], "{\"id\":1,\"n\":3}"),
+        412
+    );
+    let patched = served.send(
+        &format!("PATCH {ONE}"),
+        &[("content-type", "application/merge-patch+json")],
+        b"{\"n\":null,\"m\":{\"a\":1}}",
+    );
+    let read = served.ask(&format!("GET {ONE}"));
+    assert_eq!(read.header("etag"), patched.header("etag"));
+    assert_eq!(read.value(), json!({"id": 1, "m": {"a": 1}}));
+    let stale = served.send(&format!("DELETE {ONE}"), &[("if-match", &tag)], b"");
+    assert_eq!(
+        (stale.status, stale.problem().as_str()),
+        (412, "precondition-failed")
+    );
+    assert_eq!(served.ask(&format!("DELETE {ONE}")).status, 204);
+    assert_eq!(served.ask(&format!("DELETE {ONE}")).problem(), "no-record");
+}
+
+#[test]
+fn expectations_hold_for_records_that_are_not_there() {
+    let served = served();
+    assert_eq!(put(&served, &[("if-match", "*")], "{\"id\":1}"), 412);
+    assert_eq!(put(&served, &[("if-match", "\"7\"")], "{\"id\":1}"), 412);
+    assert_eq!(put(&served, &[("if-none-match", "*")], "{\"id\":1}"), 204);
+    assert_eq!(put(&served, &[("if-none-match", "*")], "{\"id\":1}"), 412);
+    assert_eq!(put(&served, &[("if-match", "*")], "{\"id\":1}"), 204);
+    assert_eq!(put(&served, &[("if-match", "seven")], "{\"id\":1}"), 400);
+}
+
+#[test]
+fn records_that_do_not_fit_are_refused() {
+    let served = served();
+    for record in ["", "[]", "{\"id\":2}", "{\"id\":\"1\"}", "{\"id\":1", "{}"] {
+        assert_eq!(put(&served, &[], record), 400, "{record}");
+    }
+    assert_eq!(
+        served.ask("GET /v1/datasets/visits/records/one").status,
+        400
+    );
+    assert_eq!(put(&served, &[], "{\"id\":1,\"mail\":\"a\"}"), 204);
+    let other = "PUT /v1/datasets/visits/records/2";
+    let taken = served.send(other, &[], b"{\"id\":2,\"mail\":\"a\"}");
+    assert_eq!(
+        (taken.status, taken.problem().as_str()),
+        (409, "not-unique")
+    );
+    assert_eq!(taken.value()["holder"], "1");
+}
+
+#[test]
+fn a_key_is_one_segment_of_the_address() {
+    let served = Served::new();
+    served.create("files", json!({"key": "path:string"}));
+    for key in ["a/b", "ü?#%", "..", "a b+c"] {
+        let record = json!({"path": key}).to_string();
+        let at = format!(
+            "/v1/datasets/files/records/{}",
+            encoded(key).replace("..", "%2E%2E")
+        );
+        let put = served.send(&format!("PUT {at}"), &[], record.as_bytes());
+        assert_eq!(put.status, 204, "{key}: {}", put.text());
+        assert_eq!(served.ask(&format!("GET {at}")).text(), record);
+    }
+}
+
+#[test]
+fn a_batch_is_applied_as_a_whole() {
+    let served = served();
+    served.create("users", json!({"key": "name:string"}));
+    let batch = |writes| served.json("POST /v1/batch", &json!({"writes": writes}));
+    let applied = batch(json!([
+        {"op": "put", "dataset": "visits", "record": {"id": 1, "user": "ann"}},
+        {"op": "insert", "dataset": "users", "record": {"name": "ann"}},
+    ]));
+    assert_eq!(applied.value()["writes"], 2, "{}", applied.text());
+    // The second insert fails, and nothing of the batch is written.
+    let refused = batch(json!([
+        {"op": "delete", "dataset": "visits", "key": "1"},
+        {"op": "insert", "dataset": "users", "record": {"name": "ann"}},
+    ]));
+    assert_eq!(
+        (refused.status, refused.problem().as_str()),
+        (409, "exists")
+    );
+    let read = served.ask(&format!("GET {ONE}"));
+    let seq: u64 = read
+        .header("etag")
+        .unwrap()
+        .trim_matches('"')
+        .parse()
+        .unwrap();
+    for (expected, status) in [(Some(seq + 1), 409), (None, 409), (Some(seq), 200)] {
+        let reply = batch(json!([
+            {"op": "expect", "dataset": "visits", "key": "1", "seq": expected},
+            {"op": "delete", "dataset": "visits", "key": "1"},
+        ]));
+        assert_eq!(reply.status, status, "{}", reply.text());
+    }
+    let bad = batch(json!([
+        {"op": "put", "dataset": "visits", "record": {"id": 1}},
+        {"op": "put", "dataset": "visits", "record": {"id": "x"}},
+    ]));
+    assert_eq!((bad.status, bad.value()["write"].as_u64()), (400, Some(1)));
+    let odd = batch(json!([{"op": "put", "dataset": "visits", "key": "1"}]));
+    assert_eq!(odd.status, 400);
+}
+
+#[test]
+fn versions_are_read_as_far_as_they_are_kept() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int", "versions": 3}));
+    for n in 0..5 {
+        assert_eq!(put(&served, &[], &format!("{{\"id\":1,\"n\":{n}}}")), 204);
+    }
+    let versions = served.ask(&format!("GET {ONE}/versions?latest=2")).value();
+    let versions = versions["versions"].as_array().unwrap();
+    let numbers: Vec<u64> = versions
+        .iter()
+        .map(|v| v["record"]["n"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [4, 3]);
+    let at = versions[1]["seq"].as_u64().unwrap();
+    let then = served.ask(&format!("GET {ONE}/versions?at={at}")).value();
+    assert_eq!(then["versions"][0]["record"]["n"], 3);
+}
