@@ -45,6 +45,7 @@ struct Faults {
     calls: AtomicU64,
     fail_at: AtomicU64,
     fail_from: AtomicU64,
+    fill_late_at: AtomicU64,
     reads: AtomicU64,
     fail_read_at: AtomicU64,
     fail_reads_from: AtomicU64,
@@ -92,12 +93,13 @@ fn eio() -> io::Error {
 }
 
 impl Faults {
-    fn call(&self) -> io::Result<()> {
+    /// Counts a changing call, and returns its number.
+    fn call(&self) -> io::Result<u64> {
         let n = self.calls.fetch_add(1, SeqCst) + 1;
         if n == self.fail_at.load(SeqCst) || n >= self.fail_from.load(SeqCst) {
             return Err(eio());
         }
-        Ok(())
+        Ok(n)
     }
 
     fn read(&self) -> io::Result<()> {
@@ -150,6 +152,7 @@ impl Faulty {
             calls: AtomicU64::new(0),
             fail_at: never(),
             fail_from: never(),
+            fill_late_at: never(),
             reads: AtomicU64::new(0),
             fail_read_at: never(),
             fail_reads_from: never(),
@@ -198,6 +201,15 @@ impl Faulty {
     pub fn fail_from(&self, n: u64) {
         self.faults
             .fail_from
+            .store(self.calls().saturating_add(n), SeqCst);
+    }
+
+    /// The `n`-th changing call from now (1 is the next one), if it is an append, writes all of its
+    /// data and then fails once with `StorageFull`: a network file system may take the data, and
+    /// report that the server's disk is full with the same call.
+    pub fn fill_late_at(&self, n: u64) {
+        self.faults
+            .fill_late_at
             .store(self.calls().saturating_add(n), SeqCst);
     }
 
@@ -265,6 +277,7 @@ impl Faulty {
         for fault in [
             &self.faults.fail_at,
             &self.faults.fail_from,
+            &self.faults.fill_late_at,
             &self.faults.fail_read_at,
             &self.faults.fail_reads_from,
         ] {
@@ -439,18 +452,25 @@ impl Writer {
 
 impl WriteFile for Writer {
     fn append(&self, data: &[u8]) -> io::Result<()> {
-        if let Err(e) = self.faults.call() {
-            if self.faults.short_writes.load(SeqCst) {
-                self.put_part(data, data.len() / 2)?;
+        let call = match self.faults.call() {
+            Ok(call) => call,
+            Err(e) => {
+                if self.faults.short_writes.load(SeqCst) {
+                    self.put_part(data, data.len() / 2)?;
+                }
+                return Err(e);
             }
-            return Err(e);
-        }
+        };
         let room = self.room();
         if data.len() > room {
             self.put_part(data, room)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.put(data)
+        self.put(data)?;
+        if call == self.faults.fill_late_at.load(SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 
     fn write_ahead(&self, len: usize) -> io::Result<()> {

@@ -37,6 +37,9 @@ pub enum PowerCut {
     /// Each file keeps a part of its new length, and there each sector or zeros in its place. Each
     /// folder keeps a prefix of its changes.
     Reordered,
+    /// All survive, except truncations: a file that was truncated since its last sync has the
+    /// bytes from before the first time.
+    Untruncated,
 }
 
 #[derive(Default)]
@@ -103,7 +106,7 @@ impl Folder {
     fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Names {
         match mode {
             PowerCut::Lost => self.durable.clone(),
-            PowerCut::Kept => self.names.clone(),
+            PowerCut::Kept | PowerCut::Untruncated => self.names.clone(),
             PowerCut::Torn | PowerCut::Reordered => {
                 let kept = rng.up_to(self.pending.len());
                 let mut names = self.durable.clone();
@@ -210,7 +213,8 @@ impl Stored {
     fn survivors(&self, mode: PowerCut, rng: &mut Rng) -> Vec<u8> {
         let (base, durable, durable_len) = match &self.before_cut {
             Some((before, _))
-                if mode == PowerCut::Lost || (mode != PowerCut::Kept && rng.coin()) =>
+                if matches!(mode, PowerCut::Lost | PowerCut::Untruncated)
+                    || (mode != PowerCut::Kept && rng.coin()) =>
             {
                 (before, self.durable, self.durable_len)
             }
@@ -221,7 +225,7 @@ impl Stored {
             ),
             None => (&self.content, self.durable, self.durable_len),
         };
-        if mode == PowerCut::Kept {
+        if matches!(mode, PowerCut::Kept | PowerCut::Untruncated) {
             return base.bytes.clone();
         }
         let appended = base.bytes.get(..base.end).unwrap_or_default();
@@ -230,7 +234,7 @@ impl Stored {
             .unwrap_or((appended, &[]));
         let mut left = synced.to_vec();
         match mode {
-            PowerCut::Lost | PowerCut::Kept => {}
+            PowerCut::Lost | PowerCut::Kept | PowerCut::Untruncated => {}
             PowerCut::Torn => {
                 left.extend(tail.iter().take(rng.up_to(tail.len())));
                 let last_sector = left.len().saturating_sub(1) / SECTOR * SECTOR;

@@ -11,11 +11,12 @@ use esker_fs::{Fs, ReadFile, ReadRequest, read_many};
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::{Memory, PowerCut};
 
-const MODES: [PowerCut; 4] = [
+const MODES: [PowerCut; 5] = [
     PowerCut::Lost,
     PowerCut::Kept,
     PowerCut::Torn,
     PowerCut::Reordered,
+    PowerCut::Untruncated,
 ];
 
 fn contents(fs: &dyn Fs, path: &Path) -> Vec<u8> {
@@ -344,7 +345,7 @@ fn a_power_cut_keeps_what_was_synced() {
             let sector = |n: usize| n / 512 * 512;
             match mode {
                 PowerCut::Lost => assert_eq!(left, synced),
-                PowerCut::Kept => assert_eq!(left, whole),
+                PowerCut::Kept | PowerCut::Untruncated => assert_eq!(left, whole),
                 PowerCut::Torn => {
                     let sure = sector(left.len().saturating_sub(1));
                     assert_eq!(left[..sure], whole[..sure]);
@@ -454,8 +455,11 @@ fn a_cut_back_tail_may_come_back_until_a_sync() {
             .all(|bytes| bytes.starts_with(b"durable"))
     );
     assert!(left(PowerCut::Lost).iter().all(|bytes| bytes == b"durable"));
+    let untruncated = |fs: &Memory| fs.power_cut(0, PowerCut::Untruncated).read(path).unwrap();
+    assert_eq!(untruncated(&fs), b"durablefailed");
     file.truncate(3).unwrap();
     file.append(b"behind").unwrap();
+    assert_eq!(untruncated(&fs), b"durablefailed");
     assert!(left(PowerCut::Lost).iter().all(|bytes| bytes == b"durable"));
     assert!(
         left(PowerCut::Kept)
@@ -500,6 +504,12 @@ fn calls_fail_on_command() {
     fs.fail_at(1);
     file.append(b"half").unwrap_err();
     assert_eq!(memory.read(path).unwrap(), b"123ha");
+    fs.fill_late_at(2);
+    file.append(b"l").unwrap();
+    let error = file.append(b"f").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    file.append(b"!").unwrap();
+    assert_eq!(memory.read(path).unwrap(), b"123half!");
 
     fs.fail_from(2);
     file.truncate(3).unwrap();

@@ -150,15 +150,13 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Makes the bytes behind the last records durable, too, because a seal covers them: sync
-    /// markers. None are written afterwards.
+    /// Makes the files' lengths durable, because a seal covers them: sync markers behind the last
+    /// records, and the truncation of one that did not fit. None are written afterwards.
     pub(super) fn sync_marks(&self) -> Result<()> {
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         for (_, log) in segments.iter().filter_map(with_log) {
             log.seal();
-            if log.synced_len() < log.len()
-                && let Err(error) = log.sync()
-            {
+            if let Err(error) = log.sync() {
                 self.core.poison_with(&error);
                 return Err(error);
             }

@@ -66,7 +66,11 @@ impl Manifest {
     /// Appends an edit, durably. After an error that was not rolled back the manifest must not be
     /// appended to again.
     pub(crate) fn append(&mut self, edit: &Edit) -> std::result::Result<(), AppendError> {
-        self.log.append(&[&edit.encode()])?;
+        if let Err(mut failed) = self.log.append(&[&edit.encode()]) {
+            // Until a sync a power cut may restore the whole edit, and its files are removed now.
+            failed.rolled_back = failed.rolled_back && self.log.sync().is_ok();
+            return Err(failed);
+        }
         self.sync().map_err(|error| AppendError {
             error,
             rolled_back: false,

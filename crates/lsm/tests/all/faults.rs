@@ -12,6 +12,7 @@ use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, TreeId,
 };
 use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -72,6 +73,99 @@ fn a_rolled_back_append_does_not_reappear_behind_the_seal() {
         assert_eq!(read(&group, tree), [(b"a".to_vec(), b"1".to_vec())].into());
     }
     assert!(came_back > 0);
+}
+
+/// A sync marker that does not fit is truncated, and closing must not seal the file before that is
+/// durable, either. Another program makes room between the two.
+#[test]
+fn a_sync_marker_that_did_not_fit_does_not_reappear_behind_the_seal() {
+    let mut cut_short = 0;
+    for room in 0..200 {
+        let _doing = Doing(&|| format!("with room for {room} bytes"));
+        let (memory, full) = faulty();
+        let fs = Hooked::new(Arc::new(full.clone()));
+        let group = open(Arc::new(fs.clone())).unwrap();
+        let tree = one_tree(&group);
+        let mut model = Model::new();
+        full.set_capacity(full.used() + room);
+        match put(&group, tree, b"a", b"1", Durability::Sync) {
+            Ok(()) => drop(model.insert(b"a".to_vec(), b"1".to_vec())),
+            Err(error) => assert!(error.is_disk_full(), "{error}"),
+        }
+        let restored = memory.power_cut(0, PowerCut::Untruncated);
+        let differs = |path: &std::path::PathBuf| restored.read(path) != memory.read(path);
+        cut_short += usize::from(!model.is_empty() && memory.paths().iter().any(differs));
+        // The manifest is synced when the log is sealed, before the seal is written.
+        fs.set(move |call, path| {
+            if call == Call::Sync && path.to_string_lossy().contains("MANIFEST") {
+                full.clear();
+            }
+            Ok(())
+        });
+        group.close().unwrap();
+        drop(group);
+        let left = memory.power_cut(0, PowerCut::Untruncated);
+        let group = open(Arc::new(left)).unwrap();
+        assert_eq!(read(&group, tree), model);
+    }
+    assert!(cut_short > 0);
+}
+
+/// A file system may take all bytes of an append and then report a full disk. The write is refused
+/// and the bytes are truncated; until that is durable a power cut may restore all of them, which
+/// are valid then.
+#[test]
+fn what_a_full_disk_refused_is_not_read_after_a_sync_and_a_power_cut() {
+    type End = fn(&Group) -> Result<()>;
+    let empty_batch = |group: &Group| group.write(&mut Batch::new(), Durability::Sync).map(drop);
+    let ends: [(&str, End); 3] = [
+        ("sync", Group::sync),
+        ("empty batch", empty_batch),
+        ("close", Group::close),
+    ];
+    for (how, end) in ends {
+        let mut refused = 0;
+        for call in 1.. {
+            let _doing = Doing(&|| format!("{how}, call {call}"));
+            let (memory, fs) = faulty();
+            let group = open(Arc::new(fs.clone())).unwrap();
+            let tree = one_tree(&group);
+            let mut model = Model::new();
+            let before = fs.calls();
+            fs.fill_late_at(call);
+            for step in 0..9_u8 {
+                let key = vec![step];
+                let result = match step {
+                    2 => group.flush(),
+                    5 => group.compact(None),
+                    _ => {
+                        let how = [Durability::Os, Durability::Sync][usize::from(step % 2)];
+                        let result = put(&group, tree, &key, b"value", how);
+                        if result.is_ok() {
+                            model.insert(key, b"value".to_vec());
+                        }
+                        result
+                    }
+                };
+                if let Err(error) = result {
+                    assert!(error.is_disk_full(), "{error}");
+                    refused += 1;
+                }
+            }
+            end(&group).or_else(|_| end(&group)).unwrap();
+            let left = memory.power_cut(0, PowerCut::Untruncated);
+            let calls = fs.calls() - before;
+            drop(group);
+            let group = open(Arc::new(left)).unwrap();
+            assert_eq!(read(&group, tree), model);
+            let report = group.check();
+            assert!(report.errors.is_empty(), "{:?}", report.errors);
+            if calls < call {
+                break;
+            }
+        }
+        assert!(refused > 5, "{refused}");
+    }
 }
 
 /// Writes, flushes and compacts while the disk is full again and again, at any byte.
