@@ -165,8 +165,18 @@ struct Life<'a> {
     left: &'a AtomicUsize,
 }
 
+/// Counts a thread as ended, also when it panics: the others then end, and the test fails.
+struct Ending<'a>(&'a AtomicUsize);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 impl Life<'_> {
     fn publish(&self, thread: u64) {
+        let _ending = Ending(self.left);
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
         for _ in 0..60 {
             let (x, n) = (rng.u8(0..3), rng.u8(0..4));
@@ -192,7 +202,6 @@ impl Life<'_> {
                 self.log.retracted.lock().insert(made.seq, span);
             }
         }
-        self.left.fetch_sub(1, SeqCst);
     }
 
     fn found(&self, seq: Seq) -> esker_pubsub::Notification {
@@ -201,6 +210,7 @@ impl Life<'_> {
     }
 
     fn change(&self, thread: u64, db: &Database) {
+        let _ending = Ending(self.left);
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
         for _ in 0..40 {
             let (at, x) = (rng.usize(0..self.changing.len()), rng.u8(0..3));
@@ -237,11 +247,11 @@ impl Life<'_> {
                 }
             }
         }
-        self.left.fetch_sub(1, SeqCst);
     }
 
     /// Subscribes, and reads the inboxes of brief subscriptions.
     fn subscribe(&self, thread: u64) {
+        let ending = Ending(self.left);
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
         let mut brief = Vec::new();
         for _ in 0..30 {
@@ -274,7 +284,7 @@ impl Life<'_> {
                 self.read(inbox, got);
             }
         }
-        self.left.fetch_sub(1, SeqCst);
+        drop(ending);
         while self.left.load(SeqCst) > 0 {
             std::thread::yield_now();
         }
