@@ -2,9 +2,13 @@
 //!
 //! The store keeps both subscriptions and publications, possibly millions of each, and each may
 //! expire within seconds. A subscription covers an interval around now: the last minute, say, and
-//! the next one. The crate implements DualDB, TwoDB and RepQueries of Qader and Hristidis
-//! ("High-throughput Publish/Subscribe on top of LSM-based Storage") with the value lists and the
-//! expiry of Esker's engine, beside the datasets of the same store.
+//! the next one. Both lie in an Esker store, beside its datasets. [`Broker::publish`] returns the
+//! subscriptions that a publication matches. [`Broker::inbox`] and [`Broker::notify`] deliver to a
+//! stored subscription, [`Broker::follow`] reads without storing one, and [`Watch`] follows the
+//! records of a dataset.
+//!
+//! The design is DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of
+//! LSM-based Storage"); its baselines can be chosen for benchmarks.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,18 +41,17 @@
 //! # }
 //! ```
 
-// The layers of these modules: `../layers.txt`. The way of a publication through the files:
+// The layers are in `../layers.txt`, the terms in `../DESIGN.md`. The publish path:
 //
-// 1. `operations/publish.rs` writes it, and takes a snapshot of everything before it;
-// 2. `search/subscribers.rs` finds the subscriptions that match it:
-// 3. - `lists/select.rs` chooses the value lists that can have them, by the shapes of the stored
-//      lists (`lists/shape.rs`), and for filed conditions by their anchors (`forms/anchor.rs`),
-// 4. - `lists/walk.rs` reads these lists, as compactions have merged them (`lists/merging.rs`), and
-//      skips tables of other times (`lists/times.rs`),
-// 5. - `matching.rs` decides whether an element (`forms/element.rs`) of a list matches;
+// 1. `operations/publish.rs` writes the publication, and takes a snapshot of everything before it;
+// 2. `search/subscribers.rs` finds the matching subscriptions in the snapshot, by steps 3 to 5;
+// 3. `lists/select.rs` chooses the value lists that can hold them;
+// 4. `lists/walk.rs` reads these lists, and skips tables of other times (`lists/times.rs`);
+// 5. `matching.rs` decides by interval, place and condition; step 2 then drops small changes and
+//    self-joins;
 // 6. `deliver.rs` puts the publication into the queues of consumers (`consumers/inbox.rs`).
 //
-// A subscription takes the same way, from `operations/subscribe.rs` by `search/publications.rs`.
+// The subscribe path begins in `operations/subscribe.rs`, and searches in `search/publications.rs`.
 
 mod broker;
 mod consumers;
