@@ -288,6 +288,13 @@ impl BestCandidates {
         fresh && good && !self.is_behind(order.best_rank(min, max))
     }
 
+    /// The best rank of the candidates between two sequence numbers that the query still wants.
+    pub(super) fn best_wanted_rank(&self, min: Seq, max: Seq) -> u64 {
+        let best = self.window.order.best_rank(min, max);
+        self.after_rank
+            .map_or(best, |after| best.max(after.saturating_add(1)))
+    }
+
     /// Offers a candidate.
     #[inline]
     pub fn offer(&mut self, seq: Seq, key: &[u8]) {
