@@ -13,6 +13,7 @@ use crate::query::{self, Explain, Order};
 #[derive(Clone)]
 #[must_use = "nothing is read before `run` or `visit`"]
 pub struct AggregateQuery {
+    /// Without a condition: that is the aggregation's.
     query: query::ViewQuery,
     aggregation: Aggregation,
     /// The error of the first invalid argument.
@@ -21,9 +22,10 @@ pub struct AggregateQuery {
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// Computes these aggregates of the matching records: of all of them, or of groups
-    /// ([`AggregateQuery::by`]). Limit, offset, order, page and selected fields of the query have
-    /// no meaning for it. Memory stays within a share of the budget; groups beyond it are sorted in
-    /// a file in the store's folder.
+    /// ([`AggregateQuery::by`]). Running it is [`Error::BadInput`] if the query has an order, an
+    /// offset, a limit, a page token or selected fields. [`AggregateQuery::visit`] stays within a
+    /// share of the memory budget: further groups are sorted in a file in the store's folder.
+    /// [`AggregateQuery::run`] also holds all groups that it returns.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,10 +57,18 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # }
     /// ```
     pub fn aggregate(self, aggregates: impl IntoIterator<Item = Aggregate>) -> AggregateQuery {
+        let Query {
+            inner: mut query,
+            invalid_argument,
+            ..
+        } = self;
+        let ignored = query.request.check_settings("aggregate", &[]).err();
+        let mut aggregation = Aggregation::new(aggregates);
+        aggregation.condition = query.request.condition.take();
         AggregateQuery {
-            query: self.inner,
-            aggregation: Aggregation::new(aggregates),
-            invalid_argument: self.invalid_argument,
+            query,
+            aggregation,
+            invalid_argument: invalid_argument.or(ignored.map(Error::from)),
         }
     }
 }
@@ -105,17 +115,11 @@ impl AggregateQuery {
     ///
     /// # Errors
     /// [`Error::BadInput`] if an argument was invalid.
-    pub fn aggregation(&self) -> Result<Aggregation> {
-        if let Some(error) = &self.invalid_argument {
-            return Err(error.clone());
+    pub fn aggregation(&self) -> Result<&Aggregation> {
+        match &self.invalid_argument {
+            Some(error) => Err(error.clone()),
+            None => Ok(&self.aggregation),
         }
-        let mut aggregation = self.aggregation.clone();
-        let condition = self.query.request.condition.clone();
-        aggregation.condition = match (condition, aggregation.condition.take()) {
-            (Some(condition), Some(own)) => Some(condition & own),
-            (condition, own) => condition.or(own),
-        };
-        Ok(aggregation)
     }
 
     /// The groups, in their order.

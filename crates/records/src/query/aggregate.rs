@@ -9,12 +9,12 @@ use std::sync::Arc;
 use esker_lsm::Account;
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
+use super::Explain;
 use super::aggregate_from_index::aggregate_from_index;
 use super::group_records::{MergedEntries, Spill, group_records};
 use super::input::ViewQuery;
 use super::row_sorter::RowSorter;
 use super::run::Run;
-use super::{Explain, Order, Request};
 use crate::error::{Error, Result};
 
 /// Receives the groups of an answer. A break ends the query.
@@ -34,7 +34,10 @@ impl ViewQuery {
         visit: &mut VisitGroup<'_>,
     ) -> Result<Explain> {
         let grouping = Grouping::new(&self.view.layout.shape, aggregation)?;
-        self.request = request_for(self.request, aggregation);
+        self.request = self.request.all();
+        if let Some(condition) = &aggregation.condition {
+            self.request.filter(condition.clone());
+        }
         let store = self.view.dataset.store.clone();
         let loan = store.borrow(Account::Queries);
         // A third for the groups, one for their entries, one for the order of the results.
@@ -95,18 +98,6 @@ impl ViewQuery {
         spill.take(&mut groups)?;
         Ok((MergedEntries::new(vec![spill.finish()?])?, explain))
     }
-}
-
-/// The request for the records of an aggregation: those that meet both conditions, in any order.
-fn request_for(request: Request, aggregation: &Aggregation) -> Request {
-    let mut records = Request::default();
-    records.condition = request.condition;
-    records.validation = request.validation;
-    if let Some(condition) = &aggregation.condition {
-        records.filter(condition.clone());
-    }
-    records.order = Order::Any;
-    records
 }
 
 /// Passes groups on, in their order.

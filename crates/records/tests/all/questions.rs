@@ -607,3 +607,47 @@ fn what_does_not_fit_is_refused() {
     let wrong = dataset.query().select(["a..b"]).run().err().unwrap();
     assert_eq!(wrong.kind(), ErrorKind::BadInput);
 }
+
+/// A setting of the records has no meaning for groups of them, and would be ignored.
+#[test]
+fn aggregates_of_a_query_with_settings_of_records_are_refused() {
+    let db = open(Arc::new(Memory::new())).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    for id in 0..5 {
+        dataset.put_json(format!(r#"{{"id":{id}}}"#)).unwrap();
+    }
+    let found = || dataset.find("id > 0".parse().unwrap());
+    let mut page = found().limit(1).run().unwrap();
+    page.next().unwrap().unwrap();
+    let token = page.token().unwrap();
+    for (setting, query) in [
+        ("order", found().oldest()),
+        ("order", found().order("id".parse().unwrap())),
+        ("offset", found().offset(1)),
+        ("limit", found().limit(2)),
+        ("after", found().after(token)),
+        ("select", found().select(["id"])),
+    ] {
+        let asked = query.aggregate(["count".parse().unwrap()]);
+        for error in [
+            asked.aggregation().err(),
+            asked.clone().run().err(),
+            asked.visit(&mut |_| ControlFlow::Continue(())).err(),
+        ] {
+            let error = error.unwrap_or_else(|| panic!("{setting} is ignored"));
+            assert_eq!(error.kind(), ErrorKind::BadInput, "{setting}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("`{setting}`")), "{setting}: {text}");
+        }
+    }
+    // An earlier error comes first.
+    let wrong = found().select(["a..b"]).limit(1);
+    let error = wrong.aggregate(["count".parse().unwrap()]).run();
+    let text = error.err().unwrap().to_string();
+    assert!(text.contains("a..b"), "{text}");
+    for query in [found(), found().order(esker::Order::Any)] {
+        let groups = query.aggregate(["count".parse().unwrap()]).run().unwrap();
+        assert_eq!(groups[0].to_json(), r#"{"count":4}"#);
+    }
+}

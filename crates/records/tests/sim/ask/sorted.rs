@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use esker::explain::Note;
 use esker::request::{Aggregate, Direction, GroupBy};
-use esker::{Explain, Op, Query, Result, Value};
+use esker::{Explain, Op, Order, Query, Result, Value};
 
 use super::Asker;
 use crate::action::PATHS;
@@ -242,7 +242,9 @@ impl Asker<'_> {
             (a, b) => a.is_none() && b.is_none(),
         };
         let mut left = groups.iter();
-        let counted = sorting.query.clone().aggregate(["count".parse()?]);
+        // Groups of records have no order of records.
+        let query = sorting.query.clone().order(Order::Any);
+        let counted = query.clone().aggregate(["count".parse()?]);
         counted.by(by.parse::<GroupBy>()?).visit(&mut |group| {
             let (value, count) = left.next().unwrap_or_else(|| panic!("{what}: {group:?}"));
             assert!(
@@ -259,7 +261,7 @@ impl Asker<'_> {
         assert_eq!(left.next(), None, "{what}");
         let texts = format!("count,distinct({by}),min({by}),max({by}),p50({by})");
         let aggregates = Aggregate::parse_list(&texts)?;
-        let found = sorting.query.clone().aggregate(aggregates).run()?;
+        let found = query.aggregate(aggregates).run()?;
         let [found] = found.as_slice() else {
             panic!("{what}: {found:?}");
         };
