@@ -39,7 +39,11 @@ pub fn stored(data: &[u8]) -> usize {
         let _ = topic.to_string();
     }
     let mut operand = data.to_vec();
-    let _ = ValueLists.prune(b"", data, 1);
+    let left = ValueLists.prune(b"", data, 1);
+    assert!(
+        left.is_none_or(|left| left.len() < data.len()),
+        "nothing has expired"
+    );
     let _ = ValueLists.finish(b"", 1, &mut operand, true);
     ListTimes.extract(b"", data, &mut |slot, time| {
         assert!(slot < ListTimes.ids().len() && time.len() == size_of::<Time>());

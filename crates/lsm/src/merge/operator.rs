@@ -30,8 +30,9 @@ pub trait MergeOperator: Send + Sync {
         false
     }
 
-    /// Removes the elements that have expired at `now` from an operand that expires; `None` when
-    /// none is left. Called in reads and in compactions.
+    /// Removes the elements that have expired at `now` from an operand that expires. Returns the
+    /// elements that are left, perhaps none; `None` if no element has expired. Called in reads and
+    /// in compactions.
     fn prune(&self, key: &[u8], operand: &[u8], now: Time) -> Option<Vec<u8>> {
         let _ = (key, operand, now);
         None

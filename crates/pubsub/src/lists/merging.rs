@@ -34,16 +34,21 @@ impl MergeOperator for ValueLists {
     }
 
     fn prune(&self, _: &[u8], operand: &[u8], now: Time) -> Option<Vec<u8>> {
-        let mut left = Vec::with_capacity(operand.len());
+        // Reads prune, too, and mostly nothing has expired: then nothing is copied.
+        let mut has_expired = false;
         for element in Elements::of(operand) {
-            match element {
-                Ok(raw) if raw.drop_time > now => left.extend_from_slice(raw.encoded),
-                Ok(_) => {}
-                // A damaged operand is kept, so that a read reports it.
-                Err(_) => return Some(operand.to_vec()),
-            }
+            // A damaged operand is kept, so that a read reports it.
+            has_expired |= element.ok()?.drop_time <= now;
         }
-        (!left.is_empty()).then_some(left)
+        has_expired.then(|| {
+            let mut left = Vec::with_capacity(operand.len());
+            for raw in Elements::of(operand).flatten() {
+                if raw.drop_time > now {
+                    left.extend_from_slice(raw.encoded);
+                }
+            }
+            left
+        })
     }
 
     /// Drops elements that newer ones of the operand void, unless they live longer or have times
@@ -129,3 +134,7 @@ fn hull(one: Option<ElementTimes>, other: Option<ElementTimes>) -> Option<Elemen
         (one, other) => one.or(other),
     }
 }
+
+#[cfg(test)]
+#[path = "merging_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@ mod config;
 mod corners;
 mod cuts;
 mod examples;
+mod expired;
 mod failures;
 mod follow;
 mod inbox;

@@ -1,11 +1,13 @@
 //! The broker against a model that compares all publications with all subscriptions: random
 //! operations of all kinds, inboxes, a dataset in the same store, a clock that steps back, flushes,
-//! compactions, reopenings, power cuts at any call, backups that the run continues with, and
-//! failing reads; and threads, with syncs that the run holds. `ESKER_SEEDS=400 cargo test -p
-//! esker-pubsub --test model` runs more seeds; `ESKER_SEED=17 ESKER_SEEDS=1` repeats one.
+//! compactions (of which the last drops all that has expired), reopenings, power cuts at any call,
+//! backups that the run continues with, and failing reads; and threads, with syncs that the run
+//! holds. `ESKER_SEEDS=400 cargo test -p esker-pubsub --test model` runs more seeds;
+//! `ESKER_SEED=17 ESKER_SEEDS=1` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cells;
+mod expired;
 mod held;
 mod kills;
 mod mail;

@@ -68,6 +68,7 @@ impl Simulation for Run {
 
     fn end(&mut self) {
         self.compare_records();
+        self.expire();
         let report = self.db().check().unwrap();
         assert_eq!(report.errors, Vec::<String>::new());
         TOTALS.lock().add(self);
