@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::deliver::Deliveries;
 use crate::forms::cell::Cell;
 use crate::forms::config::{Architecture, Config, Granularity};
-use crate::forms::element::{NEVER, Time, damaged};
+use crate::forms::element::{NEVER, Tick, Time, damaged};
 use crate::forms::message::{End, Notification, Start};
 use crate::forms::place::Extent;
 use crate::lists::directory::{read_latest, read_shapes, read_subscription, shape_key};
@@ -363,7 +363,7 @@ impl Inner {
 
     /// The time of the store's clock from which an element that ends at `time` can be dropped: it
     /// has ended for certain. The broker itself decides by exact times.
-    pub(crate) fn drop_time(&self, time: Time) -> u64 {
+    pub(crate) fn drop_time(&self, time: Time) -> Tick {
         if time == NEVER {
             return MAX_TIME;
         }

@@ -16,7 +16,7 @@ use esker_coding::Misplaced;
 
 use crate::broker::{Broker, Inner, View};
 use crate::deliver::{MAX_QUEUED, Queue};
-use crate::forms::element::StoredSubscription;
+use crate::forms::element::{StoredSubscription, Tick};
 use crate::forms::message::Notification;
 use crate::lists::directory::{SubscriptionEntry, read_late};
 use crate::search::publications::Page;
@@ -381,7 +381,7 @@ impl Inbox {
         let directory = inner.trees.directory;
         let late = read_late(&view.snapshot, directory, first.seq, last.seq)?;
         let is_too_late = |new: &&Notification| {
-            let was_stored = |form: &StoredSubscription<'_>, clock: u64| {
+            let was_stored = |form: &StoredSubscription<'_>, clock: Tick| {
                 let until = inner.remembered_until(form.to, form.user);
                 form.has_met(new.seq, new.time) && inner.drop_time(until) > clock
             };

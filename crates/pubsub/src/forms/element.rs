@@ -18,6 +18,9 @@ use crate::forms::place::Place;
 /// [`Config::resolution`](crate::Config)).
 pub type Time = i64;
 
+/// A time of the store's clock, in milliseconds.
+pub(crate) type Tick = esker::extension::Time;
+
 /// The end of something that never ends.
 pub(crate) const NEVER: Time = Time::MAX;
 
@@ -41,7 +44,7 @@ const FIXED_LEN_ESTIMATE: usize = 80;
 pub(crate) struct RawElement<'a> {
     pub(crate) seq: Seq,
     /// The time of the store's clock from which the element can be dropped.
-    pub(crate) drop_time: u64,
+    pub(crate) drop_time: Tick,
     kind: u8,
     /// The bytes behind the head.
     rest: &'a [u8],
@@ -444,7 +447,7 @@ impl<'a> StoredSubscription<'a> {
 impl Element<'_> {
     /// Appends the stored form of the element that write `seq` writes, and that can be dropped from
     /// `drop_time` of the store's clock on.
-    pub(crate) fn encode(&self, seq: Seq, drop_time: u64, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, seq: Seq, drop_time: Tick, out: &mut Vec<u8>) {
         let number = |n: u64, out: &mut Vec<u8>| out.extend_from_slice(&n.to_le_bytes());
         let begin = out.len();
         out.reserve(self.estimated_len());

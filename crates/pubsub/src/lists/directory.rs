@@ -9,7 +9,7 @@ use esker::extension::{Cursor, MAX_SEQ, Snapshot, TreeId};
 use esker::{Result, Seq};
 use esker_coding::{Misplaced, Reader, put_bytes};
 
-use crate::forms::element::{StoredSubscription, Time, damaged};
+use crate::forms::element::{StoredSubscription, Tick, Time, damaged};
 use crate::forms::topic::TopicFilter;
 use crate::lists::shape::{Shape, ShapeUntil};
 
@@ -57,7 +57,7 @@ pub(crate) fn read_late(
     directory: TreeId,
     first: Seq,
     last: Seq,
-) -> Result<HashMap<Seq, u64>> {
+) -> Result<HashMap<Seq, Tick>> {
     debug_assert!(first <= last, "the sequence numbers are in order");
     let mut cursor = prefix_range(snapshot, directory, LATE);
     let mut late = HashMap::new();
@@ -73,7 +73,7 @@ pub(crate) fn read_late(
         if seq > last {
             break;
         }
-        late.insert(seq, u64::from_le_bytes(clock));
+        late.insert(seq, Tick::from_le_bytes(clock));
         cursor.next()?;
     }
     Ok(late)

@@ -7,11 +7,10 @@
 
 use std::collections::HashMap;
 
-use esker::extension::Time;
 use esker::extension::merge::MergeOperator;
 use esker::{Result, Seq};
 
-use crate::forms::element::{ElementTimes, Elements, RawElement, Target};
+use crate::forms::element::{ElementTimes, Elements, RawElement, Target, Tick};
 
 /// The maximum bytes of combined operands. So a walk that stops early reads hardly more than it
 /// needs, and a long list is never in memory as a whole.
@@ -33,7 +32,7 @@ impl MergeOperator for ValueLists {
         true
     }
 
-    fn prune(&self, _: &[u8], operand: &[u8], now: Time) -> Option<Vec<u8>> {
+    fn prune(&self, _: &[u8], operand: &[u8], now: Tick) -> Option<Vec<u8>> {
         // Reads prune, too, and mostly nothing has expired: then nothing is copied.
         let mut has_expired = false;
         for element in Elements::of(operand) {
@@ -94,7 +93,7 @@ impl MergeOperator for ValueLists {
 #[derive(Default)]
 struct VoidedBy {
     /// The latest of their times of the store's clock from which they can be dropped.
-    drop_time: Time,
+    drop_time: Tick,
     /// The times that they cover together.
     times: Option<ElementTimes>,
 }

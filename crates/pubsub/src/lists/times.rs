@@ -5,9 +5,9 @@
 //! tombstone has the times of its target, so a walk of these times reads both.
 
 use esker::extension::attributes::{Extractor, Summary};
-use esker::extension::{Snapshot, TableMeta, Time as Tick};
+use esker::extension::{Snapshot, TableMeta};
 
-use crate::forms::element::{ElementTimes, Elements, Time};
+use crate::forms::element::{ElementTimes, Elements, Tick, Time};
 use crate::forms::keys::{List, ListKey};
 
 /// The sorts of elements, each an attribute of its own.

@@ -12,7 +12,7 @@ use esker::{Error, Result, Seq};
 use esker_coding::Own;
 
 use crate::broker::{Broker, Inner, View};
-use crate::forms::element::{Element, StoredSubscription, Time};
+use crate::forms::element::{Element, StoredSubscription, Tick, Time};
 use crate::forms::message::Notification;
 use crate::forms::place::Place;
 use crate::lists::directory::{SubscriptionEntry, encode_subscription, subscription_key};
@@ -112,7 +112,7 @@ struct FormInLists<'a> {
     /// The time until which it is remembered.
     until: Time,
     /// The time of the store's clock from which it can be dropped.
-    drop_time: u64,
+    drop_time: Tick,
 }
 
 /// The change of a live subscription: the forms before and after it.
@@ -140,7 +140,7 @@ struct NewestForm<'a> {
 struct ListOperand {
     encoded: Vec<u8>,
     /// The time of the store's clock from which all its elements can be dropped.
-    drop_time: u64,
+    drop_time: Tick,
 }
 
 /// The operands that a change adds, by the keys of their lists.
@@ -159,7 +159,7 @@ impl<'a> ListOperands<'a> {
     }
 
     /// Adds an element behind those of the list that were added before, which are newer.
-    fn add(&mut self, key: &'a [u8], element: &Element<'_>, drop_time: u64) {
+    fn add(&mut self, key: &'a [u8], element: &Element<'_>, drop_time: Tick) {
         let operand = self.by_key.entry(key).or_default();
         element.encode(self.first, drop_time, &mut operand.encoded);
         operand.drop_time = drop_time.max(operand.drop_time);
