@@ -1,14 +1,20 @@
 //! Value lists (the paper's section 4): how flushes and compactions combine operands, and which
 //! elements they drop.
 //!
-//! An element is dropped when its time has passed, or when a newer element of the same operand
-//! voids it, lives as long and covers its times. So no walk meets an element without the one that
-//! voids it.
+//! An element is dropped
+//! - when its drop time has passed;
+//! - when a newer element of the same operand voids it, can be dropped no earlier, and covers its
+//!   times;
+//! - when it is a tombstone in the oldest operand of its list: nothing is left for it to void.
+//!
+//! **Invariant.** If a list has a voided element, a newer component or an earlier place in the
+//! operand has an element that voids it, and no walk of its times skips that one.
 
 use std::collections::HashMap;
 
 use esker::extension::merge::MergeOperator;
 use esker::{Result, Seq};
+use esker_coding::Reader;
 
 use crate::forms::element::{ElementTimes, Elements, RawElement, Target, Tick};
 
@@ -21,11 +27,14 @@ pub(crate) struct ValueLists;
 
 impl MergeOperator for ValueLists {
     fn combine(&self, _: &[u8], newer: &mut Vec<u8>, _: Seq, older: &[u8], _: Seq) -> bool {
-        let fits = newer.len() + older.len() <= MAX_COMBINED;
-        if fits {
+        // Behind an element that is cut off, the bytes of the older operand would be taken for the
+        // rest of it.
+        let combines =
+            newer.len() + older.len() <= MAX_COMBINED && is_whole(newer) && is_whole(older);
+        if combines {
             newer.extend_from_slice(older);
         }
-        fits
+        combines
     }
 
     fn times_elements(&self) -> bool {
@@ -69,12 +78,16 @@ impl MergeOperator for ValueLists {
                 return true;
             };
             let by = raw.target().and_then(|target| voided.get(&target));
-            let is_void =
-                by.is_some_and(|by| by.drop_time >= raw.drop_time && covers(by.times, raw.times()));
-            if let Some(target) = raw.voids() {
-                let by = voided.entry(target).or_default();
-                by.drop_time = raw.drop_time.max(by.drop_time);
-                by.times = hull(by.times, raw.times());
+            let is_void = by.zip(raw.times()).is_some_and(|(by, times)| {
+                by.drop_time >= raw.drop_time && covers(by.times, times)
+            });
+            if let Some((target, times)) = raw.voids().zip(raw.times()) {
+                let drop_time = raw.drop_time;
+                let new = VoidedBy { drop_time, times };
+                voided
+                    .entry(target)
+                    .and_modify(|by| by.join(new))
+                    .or_insert(new);
             }
             if is_void || oldest && raw.is_tombstone() {
                 is_changed = true;
@@ -89,48 +102,71 @@ impl MergeOperator for ValueLists {
     }
 }
 
+/// True if the last element ends where the operand ends. Reads the lengths alone: a piece is read
+/// again for each operand that is added to it.
+fn is_whole(operand: &[u8]) -> bool {
+    let mut elements = Reader::new(operand);
+    while !elements.is_empty() {
+        if elements.bytes().is_none() {
+            return false;
+        }
+    }
+    true
+}
+
 /// The newer elements of an operand that void a target.
-#[derive(Default)]
+#[derive(Clone, Copy)]
 struct VoidedBy {
-    /// The latest of their times of the store's clock from which they can be dropped.
+    /// The latest of their drop times ([`RawElement::drop_time`]).
     drop_time: Tick,
     /// The times that they cover together.
-    times: Option<ElementTimes>,
+    times: ElementTimes,
+}
+
+impl VoidedBy {
+    /// Adds an older element that voids the same target.
+    ///
+    /// Elements that void one target are of one sort. Those of a publication have its time, and the
+    /// intervals of a form begin together: a renewal moves only the end, and with it the drop time.
+    /// So there is no gap between the times that they cover, and what covers most of them is
+    /// dropped last. An element for which this does not hold is not counted.
+    fn join(&mut self, older: VoidedBy) {
+        let times = match (self.times, older.times) {
+            (ElementTimes::Publication(time), ElementTimes::Publication(other))
+                if time == other =>
+            {
+                self.times
+            }
+            (
+                ElementTimes::Subscription { from, to },
+                ElementTimes::Subscription {
+                    from: other_from,
+                    to: other_to,
+                },
+            ) if from == other_from => ElementTimes::Subscription {
+                from,
+                to: to.max(other_to),
+            },
+            _ => return,
+        };
+        self.times = times;
+        self.drop_time = self.drop_time.max(older.drop_time);
+    }
 }
 
 /// True if every walk that skips elements with the times `outer` also skips an element with the
 /// times `inner`.
-fn covers(outer: Option<ElementTimes>, inner: Option<ElementTimes>) -> bool {
+fn covers(outer: ElementTimes, inner: ElementTimes) -> bool {
     match (outer, inner) {
-        (Some(ElementTimes::Publication(outer)), Some(ElementTimes::Publication(inner))) => {
-            outer == inner
-        }
+        (ElementTimes::Publication(outer), ElementTimes::Publication(inner)) => outer == inner,
         (
-            Some(ElementTimes::Subscription { from, to }),
-            Some(ElementTimes::Subscription {
+            ElementTimes::Subscription { from, to },
+            ElementTimes::Subscription {
                 from: inner_from,
                 to: inner_to,
-            }),
+            },
         ) => from <= inner_from && to >= inner_to,
         _ => false,
-    }
-}
-
-/// The smallest times that cover both. Elements that void one target are of one sort, and those of
-/// a publication have the same time.
-fn hull(one: Option<ElementTimes>, other: Option<ElementTimes>) -> Option<ElementTimes> {
-    match (one, other) {
-        (
-            Some(ElementTimes::Subscription { from, to }),
-            Some(ElementTimes::Subscription {
-                from: other_from,
-                to: other_to,
-            }),
-        ) => Some(ElementTimes::Subscription {
-            from: from.min(other_from),
-            to: to.max(other_to),
-        }),
-        (one, other) => one.or(other),
     }
 }
 
