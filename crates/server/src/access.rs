@@ -166,6 +166,10 @@ impl Caller {
         &self.0.name
     }
 
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.0
+    }
+
     /// Succeeds if the caller has this role for the dataset.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ pub struct Config {
     pub mqtt: Option<SocketAddr>,
     /// The certificate and its key; connections are not encrypted without them.
     pub tls: Option<Tls>,
+    /// Where backups are made; they are refused without it.
+    pub backups: Option<PathBuf>,
     /// Limits of requests and connections.
     pub limits: Limits,
     /// Pages of other origins that may use the server; none by default.
@@ -65,6 +67,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
             mqtt: None,
             tls: None,
+            backups: None,
             limits: Limits::default(),
             cors: Cors::default(),
             log: Log::default(),
@@ -233,10 +236,7 @@ mod tests {
         assert_eq!(config.limits.query_time, Duration::from_secs(60));
         assert_eq!(config.limits.rows, Limits::default().rows);
         let token = &config.tokens[0];
-        assert_eq!(
-            (token.role, token.sha256.as_str()),
-            (Role::Write, "00")
-        );
+        assert_eq!((token.role, token.sha256.as_str()), (Role::Write, "00"));
         assert!(Config::parse("lisen = \"0.0.0.0:80\"").is_err());
         assert!(Config::parse("[limits]\nbody = \"1Q\"").is_err());
         let typo = "[[tokens]]\nname = \"a\"\nsha256 = \"00\"\nrole = \"read\"\ndataset = [\"x\"]";

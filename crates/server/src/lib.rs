@@ -7,12 +7,17 @@
 
 mod access;
 mod config;
+mod connections;
 mod engine;
 mod http;
+mod jobs;
+mod metrics;
 mod pages;
 mod problem;
+mod rates;
 mod run;
 mod serve;
+mod tls;
 
 pub use access::{Grant, Role, TokenSettings, hash_of};
 pub use config::{Config, Cors, Limits, Log, LogFormat, Tls, UserSettings};

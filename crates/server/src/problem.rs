@@ -83,6 +83,15 @@ impl Problem {
         }
     }
 
+    /// The caller asks too often, or has too many of something: it should come back after some
+    /// seconds.
+    pub(crate) fn too_many(detail: impl Into<String>, seconds: u32) -> Problem {
+        Problem {
+            retry_after: Some(seconds),
+            ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
+        }
+    }
+
     /// A failed assumption of the server's own.
     pub(crate) fn internal(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)

@@ -3,30 +3,21 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
 use esker::{Database, Options};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use pubsub::PubSub;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::access::Tokens;
 use crate::config::Config;
+use crate::connections::Connections;
 use crate::engine::Engine;
 use crate::http::{App, Shared, document, router};
+use crate::jobs::Jobs;
+use crate::metrics::Metrics;
 use crate::pages::Pages;
-
-/// How long requests may take to end once the server ends.
-const TO_END: Duration = Duration::from_secs(30);
-
-/// How often what is over is removed.
-const SWEEP: Duration = Duration::from_secs(5);
+use crate::tls::Certificate;
 
 /// Why a server cannot start.
 #[derive(Debug)]
@@ -88,6 +79,10 @@ impl Server {
     pub async fn start(config: Config) -> Result<Server, StartError> {
         let tokens = Tokens::new(&config.tokens).map_err(StartError::Settings)?;
         check_addresses(&config)?;
+        // HTTP/2, or else HTTP/1.1.
+        let certificate = config.tls.as_ref();
+        let certificate = certificate.map(|tls| Certificate::read(tls, &["h2", "http/1.1"]));
+        let certificate = certificate.transpose().map_err(StartError::Settings)?;
         let listener = TcpListener::bind(config.listen).await;
         let listener = listener.map_err(|error| StartError::Listen(config.listen, error))?;
         let address = listener.local_addr();
@@ -102,17 +97,17 @@ impl Server {
         let app = Arc::new(App {
             engine: Engine::new(db, &config.dir, config.limits.query_time),
             pages: Pages::default(),
+            jobs: Arc::new(Jobs::default()),
+            backups: config.backups.clone(),
             tokens,
             limits: config.limits.clone(),
+            metrics: Metrics::default(),
+            logs_requests: config.log.requests,
             document: document().map_err(StartError::Settings)?,
         });
         let (end, ended) = oneshot::channel();
         let routes = router(app.clone(), &config);
-        let connections = Connections {
-            routes,
-            config,
-            app: app.clone(),
-        };
+        let connections = Connections::new(routes, app.clone(), certificate);
         let accepting = tokio::spawn(connections.serve(listener, ended));
         Ok(Server {
             address,
@@ -134,6 +129,7 @@ impl Server {
     pub async fn stop(self) -> esker::Result<()> {
         // A listener that has ended already does not hear it.
         let _ = self.end.send(());
+        self.app.jobs.cancel_all();
         let _ = self.accepting.await;
         let app = self.app;
         let closed = tokio::task::spawn_blocking(move || app.engine.close()).await;
@@ -157,81 +153,4 @@ fn check_addresses(config: &Config) -> Result<(), StartError> {
 
 fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
-}
-
-/// The connections of a listener.
-struct Connections {
-    routes: Router,
-    config: Config,
-    app: Shared,
-}
-
-impl Connections {
-    async fn serve(self, listener: TcpListener, mut ended: oneshot::Receiver<()>) {
-        let slots = Arc::new(Semaphore::new(self.config.limits.connections));
-        let graceful = GracefulShutdown::new();
-        let mut sweep = tokio::time::interval(SWEEP);
-        loop {
-            let accepted = tokio::select! {
-                _ = &mut ended => break,
-                _ = sweep.tick() => {
-                    self.app.pages.sweep();
-                    continue;
-                }
-                accepted = listener.accept() => accepted,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Of one connection, or of all while descriptors are short.
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            };
-            let Ok(slot) = slots.clone().try_acquire_owned() else {
-                tracing::warn!(%peer, "refused: there are too many connections");
-                continue;
-            };
-            self.connection(stream, peer, slot, &graceful);
-        }
-        drop(listener);
-        if timeout(TO_END, graceful.shutdown()).await.is_err() {
-            tracing::warn!("requests were still running after {} s", TO_END.as_secs());
-        }
-    }
-
-    fn connection(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        slot: tokio::sync::OwnedSemaphorePermit,
-        graceful: &GracefulShutdown,
-    ) {
-        // Answers are small: waiting for more of them costs more than it saves.
-        let _ = stream.set_nodelay(true);
-        let limits = &self.config.limits;
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
-            .max_buf_size(limits.headers.max(8 << 10));
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(limits.idle)
-            .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX));
-        let service = TowerToHyperService::new(self.routes.clone());
-        let connection = builder
-            .serve_connection_with_upgrades(TokioIo::new(stream), service)
-            .into_owned();
-        let watched = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = watched.await {
-                tracing::debug!(%peer, "connection: {error}");
-            }
-            drop(slot);
-        });
-    }
 }

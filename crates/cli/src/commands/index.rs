@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 
 use esker::maintain::{IndexChange, IndexProgress};
 use esker::schema::{IndexText, compound_paths};
-use esker::{DatasetDef, Index, IndexKind, Path};
+use esker::{DatasetDef, IndexKind, Path};
 
 use esker_store::{Dataset, Store};
 
@@ -26,11 +26,8 @@ type OnProgress<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
 pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure> {
     match &args.change {
         IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
-            let index = Index::new(wanted.kind).of_type(wanted.ty);
-            let index = index.tokenizer(wanted.tokenizer).lenient_if(wanted.lenient);
-            let index = index.unique_if(wanted.unique);
             dataset
-                .add_index(wanted.path.clone(), index)?
+                .add_index(wanted.path.clone(), wanted.to_index())?
                 .on_progress(progress)
                 .run()
         }),

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{DatasetDef, IndexDef, IndexKind, Layout};
+use super::{DatasetDef, Index, IndexDef, IndexKind, Layout};
 use crate::schema::{KeyType, Path, Type, compound_paths, point_time_paths};
 use crate::suggest::meant;
 use crate::tokens::Tokenizer;
@@ -231,6 +231,15 @@ impl IndexText {
             .tokenizer(self.tokenizer)
             .lenient(self.lenient)
             .unique(self.unique)
+    }
+
+    /// The index, to be added to a dataset.
+    pub fn to_index(&self) -> Index {
+        Index::new(self.kind)
+            .of_type(self.ty)
+            .tokenizer(self.tokenizer)
+            .lenient_if(self.lenient)
+            .unique_if(self.unique)
     }
 
     /// The text of a declared attribute.

@@ -4,21 +4,26 @@ mod batches;
 mod datasets;
 mod extract;
 mod find;
+mod jobs;
 mod load;
 mod records;
+mod state;
 mod stream;
 mod system;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,6 +31,8 @@ use utoipa_axum::routes;
 use crate::access::{Caller, Tokens};
 use crate::config::{Config, Limits};
 use crate::engine::Engine;
+use crate::jobs::Jobs;
+use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::problem::Problem;
 
@@ -33,8 +40,13 @@ use crate::problem::Problem;
 pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) pages: Pages,
+    pub(crate) jobs: Arc<Jobs>,
+    /// The folder of backups, if there is one.
+    pub(crate) backups: Option<PathBuf>,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
+    pub(crate) logs_requests: bool,
     /// The OpenAPI document.
     pub(crate) document: String,
 }
@@ -51,6 +63,8 @@ pub(crate) type Shared = Arc<App>;
         (name = "records", description = "Single records"),
         (name = "queries", description = "Records by conditions"),
         (name = "datasets", description = "Datasets and their definitions"),
+        (name = "jobs", description = "Long operations, with progress"),
+        (name = "state", description = "Statistics, advice, snapshots"),
         (name = "system", description = "The server itself")
     )
 )]
@@ -82,8 +96,27 @@ fn routes() -> OpenApiRouter<Shared> {
         ))
         .routes(routes!(records::versions))
         .routes(routes!(batches::write))
+        .routes(routes!(jobs::change_index))
+        .routes(routes!(jobs::drop_index))
+        .routes(routes!(jobs::set_maintenance))
+        .routes(routes!(jobs::repair))
+        .routes(routes!(jobs::compact))
+        .routes(routes!(jobs::expire))
+        .routes(routes!(jobs::compact_all))
+        .routes(routes!(jobs::check))
+        .routes(routes!(jobs::back_up))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::get, jobs::cancel))
+        .routes(routes!(state::stat))
+        .routes(routes!(state::stat_dataset))
+        .routes(routes!(state::advise))
+        .routes(routes!(state::set_ttl))
+        .routes(routes!(state::snapshots))
+        .routes(routes!(state::keep_snapshot, state::drop_snapshot))
+        .routes(routes!(state::caller))
         .routes(routes!(system::health))
         .routes(routes!(system::ready))
+        .routes(routes!(system::metrics))
         .routes(routes!(system::document))
 }
 
@@ -102,12 +135,32 @@ pub(crate) fn router(app: Shared, config: &Config) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(body)
         .layer(RequestDecompressionLayer::new())
+        .layer(RequestBodyTimeoutLayer::new(config.limits.idle))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(app.clone(), identify));
     if let Some(cors) = cors(&config.cors.origins) {
         router = router.layer(cors);
     }
-    router.with_state(app)
+    router
+        .layer(from_fn_with_state(app.clone(), observe))
+        .with_state(app)
+}
+
+/// Measures each request, and logs it if the settings say so.
+async fn observe(State(app): State<Shared>, request: Request, next: Next) -> Response {
+    let begin = Instant::now();
+    let matched = request.extensions().get::<MatchedPath>();
+    let route = matched.map(|matched| matched.as_str().to_string());
+    let (method, path) = (request.method().clone(), request.uri().path().to_string());
+    let response = next.run(request).await;
+    let (status, took) = (response.status().as_u16(), begin.elapsed());
+    let metrics = &app.metrics;
+    metrics.answered(route.as_deref(), method.as_str(), status, took);
+    if app.logs_requests {
+        let millis = took.as_secs_f64() * 1e3;
+        tracing::info!(target: "requests", %method, path, status, millis);
+    }
+    response
 }
 
 async fn no_route(request: Request) -> Problem {

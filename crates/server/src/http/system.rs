@@ -5,6 +5,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::Shared;
+use crate::access::{Caller, Role};
+use crate::metrics::Calls;
 use crate::problem::Problem;
 
 /// The process lives.
@@ -25,6 +27,31 @@ pub(super) async fn ready(State(app): State<Shared>) -> Result<StatusCode, Probl
         .run(|handle| Ok(handle.store().dataset_names()?))
         .await?;
     Ok(StatusCode::OK)
+}
+
+/// Measurements of the server and the store, in Prometheus' text form.
+#[utoipa::path(get, path = "/metrics", tag = "system",
+    responses(
+        (status = 200, body = String, content_type = "application/openmetrics-text"),
+        (status = 403, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn metrics(
+    State(app): State<Shared>,
+    caller: Caller,
+) -> Result<Response, Problem> {
+    caller.may_all(Role::Read)?;
+    let stats = (app.engine)
+        .run(|handle| Ok(handle.store().stats()?))
+        .await?;
+    let calls = Calls {
+        running: app.engine.running(),
+        waiting: app.engine.waiting(),
+        pages: app.pages.sweep(),
+    };
+    let text = app.metrics.text(&stats, calls);
+    let text = text.map_err(|error| Problem::internal(error.to_string()))?;
+    let of_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, of_metrics)], text).into_response())
 }
 
 /// The OpenAPI 3.1 document of this interface.

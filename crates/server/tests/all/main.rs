@@ -5,6 +5,8 @@ mod architecture;
 mod common;
 mod datasets;
 mod find;
+mod jobs;
 mod load;
 mod records;
+mod tls;
 mod tokens;

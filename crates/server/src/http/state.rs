@@ -1,0 +1,192 @@
+//! The state of the store: statistics, advice, times to live, named snapshots.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use esker::Seq;
+use esker::units::parse_duration;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::Shared;
+use super::extract::{Document, Segments};
+use crate::access::{Caller, Role};
+use crate::problem::Problem;
+
+/// Statistics as JSON.
+fn json_of(of: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(of).map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// The state of the store: its files, layers, jobs, memory, and consumers of changes.
+#[utoipa::path(get, path = "/v1/stat", tag = "state",
+    responses(
+        (status = 200, body = Object),
+        (status = 403, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn stat(
+    State(app): State<Shared>,
+    caller: Caller,
+) -> Result<Json<Value>, Problem> {
+    caller.may_all(Role::Read)?;
+    let stats = (app.engine).run(|handle| json_of(&handle.store().stats()?));
+    Ok(Json(stats.await?))
+}
+
+/// The state of a dataset: its records, layers, indexes and strategy.
+#[utoipa::path(get, path = "/v1/datasets/{dataset}/stat", tag = "state",
+    params(("dataset" = String, Path)),
+    responses(
+        (status = 200, body = Object),
+        (status = 404, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn stat_dataset(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(name): Segments<String>,
+) -> Result<Json<Value>, Problem> {
+    caller.may(Role::Read, &name)?;
+    let stats = (app.engine).run(move |handle| json_of(&handle.dataset(&name)?.stats()?));
+    Ok(Json(stats.await?))
+}
+
+/// Which kind of index fits each field, by what was counted, with estimated costs.
+#[utoipa::path(get, path = "/v1/datasets/{dataset}/advise", tag = "state",
+    params(("dataset" = String, Path)),
+    responses(
+        (status = 200, body = Object),
+        (status = 404, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn advise(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(name): Segments<String>,
+) -> Result<Json<Value>, Problem> {
+    caller.may(Role::Read, &name)?;
+    let advice = (app.engine).run(move |handle| json_of(&handle.dataset(&name)?.advise(None)?));
+    Ok(Json(advice.await?))
+}
+
+/// A time to live.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ttl {
+    /// As in `7d`; null if records do not expire by their age.
+    ttl: Option<String>,
+}
+
+/// Sets the time to live of records that are written from now on.
+#[utoipa::path(put, path = "/v1/datasets/{dataset}/ttl", tag = "datasets",
+    params(("dataset" = String, Path)), request_body = Ttl,
+    responses(
+        (status = 204, description = "Set"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn set_ttl(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(name): Segments<String>,
+    Document(Ttl { ttl }): Document<Ttl>,
+) -> Result<StatusCode, Problem> {
+    caller.may(Role::Admin, &name)?;
+    let read = |text: &String| parse_duration(text).map_err(Problem::bad_request);
+    let ttl: Option<Duration> = ttl.as_ref().map(read).transpose()?;
+    tracing::info!(target: "audit", caller = caller.name(), dataset = name, ?ttl, "set ttl");
+    let set = (app.engine).run(move |handle| Ok(handle.dataset(&name)?.set_ttl(ttl)?));
+    set.await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Named snapshots of the store.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Snapshots {
+    snapshots: Vec<Snapshot>,
+}
+
+/// A named snapshot.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Snapshot {
+    name: String,
+    /// The last write that it has.
+    seq: Seq,
+}
+
+/// The named snapshots.
+#[utoipa::path(get, path = "/v1/snapshots", tag = "state",
+    responses((status = 200, body = Snapshots)))]
+pub(super) async fn snapshots(
+    State(app): State<Shared>,
+    _caller: Caller,
+) -> Result<Json<Snapshots>, Problem> {
+    let listed = app.engine.run(|handle| {
+        let kept = handle.store().snapshots()?.into_iter();
+        let snapshots = kept.map(|kept| Snapshot {
+            name: kept.name,
+            seq: kept.seq,
+        });
+        Ok(Snapshots {
+            snapshots: snapshots.collect(),
+        })
+    });
+    Ok(Json(listed.await?))
+}
+
+/// Keeps the store as it is now under a name.
+#[utoipa::path(put, path = "/v1/snapshots/{snapshot}", tag = "state",
+    params(("snapshot" = String, Path)),
+    responses(
+        (status = 201, body = Snapshot),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 403, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn keep_snapshot(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(name): Segments<String>,
+) -> Result<(StatusCode, Json<Snapshot>), Problem> {
+    caller.may_all(Role::Admin)?;
+    tracing::info!(target: "audit", caller = caller.name(), name, "keep snapshot");
+    let kept = app.engine.run(move |handle| {
+        let seq = handle.store().keep_snapshot(&name)?;
+        Ok(Snapshot { name, seq })
+    });
+    Ok((StatusCode::CREATED, Json(kept.await?)))
+}
+
+/// Drops a named snapshot.
+#[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", tag = "state",
+    params(("snapshot" = String, Path)),
+    responses(
+        (status = 204, description = "Dropped"),
+        (status = 403, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json")
+    ))]
+pub(super) async fn drop_snapshot(
+    State(app): State<Shared>,
+    caller: Caller,
+    Segments(name): Segments<String>,
+) -> Result<StatusCode, Problem> {
+    caller.may_all(Role::Admin)?;
+    tracing::info!(target: "audit", caller = caller.name(), name, "drop snapshot");
+    let dropped = (app.engine).run(move |handle| Ok(handle.store().drop_snapshot(&name)?));
+    dropped.await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Who the caller is, and what it may do: for clients that show only what works.
+#[utoipa::path(get, path = "/v1/caller", tag = "system",
+    responses((status = 200, body = Object)))]
+pub(super) async fn caller(caller: Caller) -> Json<Value> {
+    let grant = caller.grant();
+    Json(json!({
+        "name": grant.name,
+        "role": grant.role,
+        "datasets": grant.datasets,
+        "topics": grant.topics,
+    }))
+}

@@ -1,0 +1,274 @@
+//! What the server measures, in Prometheus' text form: its requests as they are answered, and the
+//! store's own counters when they are asked for.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker::stats::{StoreStats, TreeStats};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The bounds of the buckets of answers' times, in seconds.
+const SECONDS: [f64; 14] = [
+    0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0,
+];
+
+/// A kind of request, and how it was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    /// As in the OpenAPI document: `/v1/datasets/{dataset}/records`.
+    route: String,
+    method: String,
+    status: u16,
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Asked {
+    route: String,
+    method: String,
+}
+
+/// What the server measures while it runs.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    seconds: Family<Asked, Histogram, fn() -> Histogram>,
+    /// Connections of HTTP that are open.
+    pub(crate) connections: Gauge,
+    /// Connections that were refused, because there were too many.
+    pub(crate) refused: Counter,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("esker");
+        let requests = Family::default();
+        let seconds = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let (connections, refused) = (Gauge::default(), Counter::default());
+        registry.register(
+            "http_requests",
+            "Requests by route and status",
+            requests.clone(),
+        );
+        registry.register_with_unit(
+            "http_request",
+            "The time until an answer begins",
+            Unit::Seconds,
+            seconds.clone(),
+        );
+        registry.register(
+            "http_connections",
+            "Open connections of HTTP",
+            connections.clone(),
+        );
+        registry.register(
+            "http_connections_refused",
+            "Connections refused because there were too many",
+            refused.clone(),
+        );
+        Metrics {
+            registry,
+            requests,
+            seconds,
+            connections,
+            refused,
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a request. `route` is `None` for an address without a route.
+    pub(crate) fn answered(&self, route: Option<&str>, method: &str, status: u16, took: Duration) {
+        let (route, method) = (route.unwrap_or("none").to_string(), method.to_string());
+        let asked = Asked {
+            route: route.clone(),
+            method: method.clone(),
+        };
+        self.seconds
+            .get_or_create(&asked)
+            .observe(took.as_secs_f64());
+        let answered = Answered {
+            route,
+            method,
+            status,
+        };
+        self.requests.get_or_create(&answered).inc();
+    }
+
+    /// Everything in Prometheus' text form.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn text(&self, store: &StoreStats, calls: Calls) -> Result<String, fmt::Error> {
+        let mut all = String::new();
+        text::encode_registry(&mut all, &self.registry)?;
+        text::encode(&mut all, &of_store(store, calls))?;
+        Ok(all)
+    }
+}
+
+/// Calls of the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    /// Snapshots that pages keep.
+    pub(crate) pages: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tree {
+    dataset: String,
+    tree: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Level {
+    dataset: String,
+    tree: String,
+    level: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reader {
+    dataset: String,
+    consumer: String,
+}
+
+type Bytes<L> = Family<L, Gauge<u64, AtomicU64>>;
+
+fn set<L: Clone + std::hash::Hash + Eq>(family: &Bytes<L>, labels: &L, value: u64) {
+    family
+        .get_or_create(labels)
+        .inner()
+        .store(value, Ordering::Relaxed);
+}
+
+/// The store's own counters and sizes.
+fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
+    let mut registry = Registry::with_prefix("esker");
+    for (name, value) in &stats.counters {
+        let help = "A counter of the engine since the store was opened";
+        registry.register(format!("store_{name}"), help, ConstCounter::new(*value));
+    }
+    let mut gauge = |name: &str, help: &str, value: u64| {
+        let gauge: Gauge<u64, AtomicU64> = Gauge::default();
+        gauge.inner().store(value, Ordering::Relaxed);
+        registry.register(name, help, gauge);
+    };
+    let memory = &stats.memory;
+    for (name, help, value) in [
+        (
+            "memory_budget_bytes",
+            "The memory budget",
+            memory.budget_bytes,
+        ),
+        ("memory_cache_bytes", "The block cache", memory.cache_bytes),
+        ("memory_memtable_bytes", "Memtables", memory.memtable_bytes),
+        (
+            "memory_waiting",
+            "Loans of memory that wait",
+            memory.waiting,
+        ),
+        (
+            "calls_running",
+            "Calls of the store that run",
+            calls.running,
+        ),
+        (
+            "calls_waiting",
+            "Calls of the store that wait for a thread",
+            calls.waiting,
+        ),
+        (
+            "page_snapshots",
+            "Snapshots that pages of answers keep",
+            calls.pages,
+        ),
+        (
+            "background_jobs",
+            "Flushes and compactions that run",
+            stats.jobs.len(),
+        ),
+        (
+            "failing_jobs",
+            "Background jobs that keep failing",
+            stats.failures.len(),
+        ),
+    ] {
+        gauge(name, help, value as u64);
+    }
+    let counter = |name: &str| stats.counters.get(name).copied().unwrap_or_default();
+    let flushed = counter("flush_bytes");
+    let amplification: Gauge<f64, AtomicU64> = Gauge::default();
+    if flushed > 0 {
+        let written = flushed + counter("merge_write_bytes");
+        amplification.set(written as f64 / flushed as f64);
+    }
+    let help = "Bytes of tables written for each byte flushed";
+    registry.register("write_amplification", help, amplification);
+
+    let (bytes, entries) = (Bytes::default(), Bytes::default());
+    let (tables, memtables) = (Bytes::default(), Bytes::default());
+    for (dataset, of) in &stats.datasets {
+        for tree in &of.trees {
+            add_tree(dataset, tree, [&bytes, &entries, &tables], &memtables);
+        }
+    }
+    registry.register("tree_bytes", "Bytes of a tree's tables by level", bytes);
+    registry.register(
+        "tree_entries",
+        "Entries of a tree's tables by level",
+        entries,
+    );
+    registry.register("tree_tables", "Tables of a tree by level", tables);
+    registry.register(
+        "tree_memtable_bytes",
+        "Bytes of a tree in memory",
+        memtables,
+    );
+    let lag = Bytes::default();
+    for consumer in &stats.consumers {
+        let reader = Reader {
+            dataset: consumer.dataset.clone().unwrap_or_default(),
+            consumer: consumer.name.clone(),
+        };
+        set(&lag, &reader, consumer.lag_bytes);
+    }
+    let help = "Bytes of log that a consumer of changes has not read";
+    registry.register("consumer_lag_bytes", help, lag);
+    registry
+}
+
+fn add_tree(
+    dataset: &str,
+    tree: &TreeStats,
+    [bytes, entries, tables]: [&Bytes<Level>; 3],
+    memtables: &Bytes<Tree>,
+) {
+    for level in &tree.levels {
+        let labels = Level {
+            dataset: dataset.to_string(),
+            tree: tree.name.clone(),
+            level: level.level,
+        };
+        set(bytes, &labels, level.bytes);
+        set(entries, &labels, level.entries);
+        set(tables, &labels, level.files as u64);
+    }
+    let labels = Tree {
+        dataset: dataset.to_string(),
+        tree: tree.name.clone(),
+    };
+    set(memtables, &labels, tree.memtable.bytes as u64);
+}

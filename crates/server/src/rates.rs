@@ -1,0 +1,60 @@
+//! How many requests a client may make.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+/// Counts requests by the address of their client.
+pub(crate) struct Rates(Option<DefaultKeyedRateLimiter<IpAddr>>);
+
+impl Rates {
+    /// At most so many requests a second of each address, and as many at once; 0 is no limit.
+    pub(crate) fn new(a_second: u32) -> Rates {
+        let quota = NonZeroU32::new(a_second).map(Quota::per_second);
+        Rates(quota.map(RateLimiter::keyed))
+    }
+
+    /// Counts a request. If it is one too many, returns after how many seconds there may be one
+    /// again.
+    pub(crate) fn check(&self, client: IpAddr) -> Result<(), u32> {
+        let Some(limiter) = &self.0 else {
+            return Ok(());
+        };
+        limiter.check_key(&client).map_err(|not_until| {
+            let wait = not_until.wait_time_from(DefaultClock::default().now());
+            seconds(wait)
+        })
+    }
+
+    /// Forgets clients that have made no request of late.
+    pub(crate) fn sweep(&self) {
+        if let Some(limiter) = &self.0 {
+            limiter.retain_recent();
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_own_rate() {
+        let rates = Rates::new(5);
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let passed = (0..1000).filter(|_| rates.check(one).is_ok()).count();
+        assert!((5..900).contains(&passed), "{passed}");
+        assert!(rates.check(one).is_err_and(|seconds| seconds == 1));
+        assert!(rates.check(other).is_ok());
+        rates.sweep();
+        assert!(Rates::new(0).check(one).is_ok());
+    }
+}
