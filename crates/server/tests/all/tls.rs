@@ -129,7 +129,9 @@ fn connections_are_encrypted_with_a_certificate() {
         .url("/healthz")
         .replace("http://127.0.0.1", "https://localhost");
     let certificate = ureq::tls::Certificate::from_pem(&trusted).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let tls = ureq::tls::TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(provider)
         .root_certs(ureq::tls::RootCerts::new_with_certs(&[certificate]))
         .build();
     let agent: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
