@@ -36,9 +36,9 @@ pub struct Config {
     /// The store's folder.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// The memory budget of the store, in bytes.
-    #[serde(deserialize_with = "size")]
-    pub memory: usize,
+    /// The memory budget of the store, in bytes; 128 MiB without it.
+    #[serde(deserialize_with = "some_size")]
+    pub memory: Option<usize>,
     /// Where HTTP is served.
     pub listen: SocketAddr,
     /// Where MQTT is served; not at all without it.
@@ -63,7 +63,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             dir: PathBuf::new(),
-            memory: 128 << 20,
+            memory: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
             mqtt: None,
             tls: None,
@@ -183,6 +183,10 @@ pub struct UserSettings {
 
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    size(deserializer).map(Some)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

@@ -19,6 +19,9 @@ use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::tls::Certificate;
 
+/// The memory budget of the store, if the settings have none.
+const MEMORY: usize = 128 << 20;
+
 /// Why a server cannot start.
 #[derive(Debug)]
 pub enum StartError {
@@ -87,7 +90,8 @@ impl Server {
         let listener = listener.map_err(|error| StartError::Listen(config.listen, error))?;
         let address = listener.local_addr();
         let address = address.map_err(|error| StartError::Listen(config.listen, error))?;
-        let options = PubSub::register(Options::new().memory_budget(config.memory));
+        let options =
+            PubSub::register(Options::new().memory_budget(config.memory.unwrap_or(MEMORY)));
         let dir = config.dir.clone();
         let opened = tokio::task::spawn_blocking(move || Database::create_or_open(dir, options));
         let db = opened

@@ -15,11 +15,9 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
     refuse_file(&args.dir)?;
     let mut config = match &args.config {
         Some(path) => Config::read(path).map_err(Failure::Usage)?,
-        None => Config {
-            memory,
-            ..Config::default()
-        },
+        None => Config::default(),
     };
+    config.memory = Some(config.memory.unwrap_or(memory));
     config.dir.clone_from(&args.dir);
     config.listen = args.listen.unwrap_or(config.listen);
     config.mqtt = args.mqtt.or(config.mqtt);

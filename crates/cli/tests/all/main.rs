@@ -33,6 +33,8 @@ mod repair;
 mod replay;
 mod repository;
 mod resume;
+#[cfg(feature = "server")]
+mod serve;
 mod snapshots;
 mod streams;
 mod truth;

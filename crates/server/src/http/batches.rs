@@ -91,10 +91,7 @@ pub(super) struct Applied {
 /// Applies writes to any datasets together, or none of them. They are durable with the answer.
 #[utoipa::path(post, path = "/v1/batch", tag = "records", request_body = Batch,
     responses(
-        (status = 200, body = Applied),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Applied)
     ))]
 pub(super) async fn write(
     State(app): State<Shared>,

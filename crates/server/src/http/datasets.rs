@@ -51,8 +51,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/datasets/{dataset}", tag = "datasets",
     params(("dataset" = String, Path)),
     responses(
-        (status = 200, body = Dataset),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Dataset)
     ))]
 pub(super) async fn describe(
     State(app): State<Shared>,
@@ -74,7 +73,6 @@ pub(super) async fn describe(
     responses(
         (status = 200, body = Dataset, description = "It exists with this definition"),
         (status = 201, body = Dataset),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json",
          description = "It exists with another definition")
     ))]
@@ -103,8 +101,7 @@ pub(super) async fn create(
 #[utoipa::path(delete, path = "/v1/datasets/{dataset}", tag = "datasets",
     params(("dataset" = String, Path)),
     responses(
-        (status = 204, description = "Dropped"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 204, description = "Dropped")
     ))]
 pub(super) async fn drop(
     State(app): State<Shared>,
@@ -129,9 +126,7 @@ pub(super) struct Rename {
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/rename", tag = "datasets",
     params(("dataset" = String, Path)), request_body = Rename,
     responses(
-        (status = 204, description = "Renamed"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json")
+        (status = 204, description = "Renamed")
     ))]
 pub(super) async fn rename(
     State(app): State<Shared>,
@@ -168,8 +163,7 @@ pub(super) struct Field {
 #[utoipa::path(get, path = "/v1/datasets/{dataset}/fields", tag = "datasets",
     params(("dataset" = String, Path)),
     responses(
-        (status = 200, body = Fields),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Fields)
     ))]
 pub(super) async fn fields(
     State(app): State<Shared>,

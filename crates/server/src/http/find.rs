@@ -140,8 +140,6 @@ struct Rows {
     params(("dataset" = String, Path), FindParams),
     responses(
         (status = 200, content((Page = "application/json"), (String = "application/x-ndjson"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 410, body = Problem, content_type = "application/problem+json",
          description = "The snapshot of the page has gone")
     )
@@ -163,8 +161,6 @@ pub(super) async fn find(
     params(("dataset" = String, Path)), request_body = FindParams,
     responses(
         (status = 200, content((Page = "application/json"), (String = "application/x-ndjson"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 410, body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -344,9 +340,7 @@ pub(super) struct Count {
     get, path = "/v1/datasets/{dataset}/count", tag = "queries",
     params(("dataset" = String, Path), FindParams),
     responses(
-        (status = 200, body = Count),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Count)
     )
 )]
 pub(super) async fn count(
@@ -377,9 +371,7 @@ pub(super) async fn count(
     get, path = "/v1/datasets/{dataset}/explain", tag = "queries",
     params(("dataset" = String, Path), FindParams),
     responses(
-        (status = 200, body = Object, description = "The plan with its estimates"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Object, description = "The plan with its estimates")
     )
 )]
 pub(super) async fn explain(
@@ -440,8 +432,6 @@ pub(super) struct Groups {
     params(("dataset" = String, Path), AggregateParams),
     responses(
         (status = 200, body = Groups),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json",
          description = "A sum cannot be represented")
     )
@@ -546,9 +536,7 @@ pub(super) struct NearRecord {
     get, path = "/v1/datasets/{dataset}/nearest", tag = "queries",
     params(("dataset" = String, Path), NearestParams),
     responses(
-        (status = 200, body = Near),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Near)
     )
 )]
 pub(super) async fn nearest(
@@ -614,9 +602,7 @@ pub(super) struct Cells {
     get, path = "/v1/datasets/{dataset}/cells", tag = "queries",
     params(("dataset" = String, Path), CellParams),
     responses(
-        (status = 200, body = Cells),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Cells)
     )
 )]
 pub(super) async fn cells(

@@ -137,9 +137,7 @@ fn path(text: &str) -> Result<Path, Problem> {
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/indexes", tag = "jobs",
     params(("dataset" = String, Path)), request_body = ChangeIndex,
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn change_index(
     State(app): State<Shared>,
@@ -176,10 +174,7 @@ pub(super) async fn change_index(
 #[utoipa::path(delete, path = "/v1/datasets/{dataset}/indexes/{path}", tag = "datasets",
     params(("dataset" = String, Path), ("path" = String, Path, description = "The field")),
     responses(
-        (status = 204, description = "Dropped"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json")
+        (status = 204, description = "Dropped")
     ))]
 pub(super) async fn drop_index(
     State(app): State<Shared>,
@@ -208,9 +203,7 @@ pub(super) struct SetMaintenance {
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/maintenance", tag = "jobs",
     params(("dataset" = String, Path)), request_body = SetMaintenance,
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn set_maintenance(
     State(app): State<Shared>,
@@ -240,8 +233,7 @@ pub(super) async fn set_maintenance(
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/repair", tag = "jobs",
     params(("dataset" = String, Path)),
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn repair(
     State(app): State<Shared>,
@@ -266,8 +258,7 @@ pub(super) async fn repair(
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/compact", tag = "jobs",
     params(("dataset" = String, Path)),
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn compact(
     State(app): State<Shared>,
@@ -291,8 +282,7 @@ pub(super) async fn compact(
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/expire", tag = "jobs",
     params(("dataset" = String, Path)),
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn expire(
     State(app): State<Shared>,
@@ -316,8 +306,7 @@ fn of_store(job: &'static str) -> Purpose {
 /// Compacts all datasets.
 #[utoipa::path(post, path = "/v1/compact", tag = "jobs",
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 403, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn compact_all(
     State(app): State<Shared>,
@@ -333,8 +322,7 @@ pub(super) async fn compact_all(
 /// Reads and verifies everything that the store has on disk. Damage is part of the result.
 #[utoipa::path(post, path = "/v1/check", tag = "jobs",
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 403, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn check(State(app): State<Shared>, caller: Caller) -> Result<Response, Problem> {
     caller.may_all(Role::Admin)?;
@@ -363,10 +351,7 @@ pub(super) struct Backup {
 /// settings).
 #[utoipa::path(post, path = "/v1/backups", tag = "jobs", request_body = Backup,
     responses(
-        (status = 202, body = Job, headers(("location" = String, description = "The job"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 403, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
 pub(super) async fn back_up(
     State(app): State<Shared>,
@@ -424,9 +409,7 @@ fn seen(app: &Shared, caller: &Caller, id: u64) -> Result<Job, Problem> {
 /// A job with its progress.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = u64, Path)),
     responses(
-        (status = 200, body = Job),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Job)
     ))]
 pub(super) async fn get(
     State(app): State<Shared>,
@@ -437,11 +420,9 @@ pub(super) async fn get(
 }
 
 /// Cancels a job: it ends soon. A change of an index can be continued later.
-#[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = u64, Path)),
+#[utoipa::path(post, path = "/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = u64, Path)),
     responses(
-        (status = 202, body = Job),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 202, body = Job)
     ))]
 pub(super) async fn cancel(
     State(app): State<Shared>,

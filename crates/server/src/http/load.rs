@@ -66,7 +66,6 @@ impl Report {
     request_body(content = String, content_type = "application/x-ndjson"),
     responses(
         (status = 200, body = Report),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json",
          description = "With `strict`: a line was rejected; those before it are stored")
     )

@@ -2,6 +2,7 @@
 
 mod batches;
 mod datasets;
+mod document;
 mod extract;
 mod find;
 mod jobs;
@@ -53,26 +54,9 @@ pub(crate) struct App {
 
 pub(crate) type Shared = Arc<App>;
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Esker",
-        description = "Datasets of JSON records with indexes, change streams and publish/subscribe."
-    ),
-    tags(
-        (name = "records", description = "Single records"),
-        (name = "queries", description = "Records by conditions"),
-        (name = "datasets", description = "Datasets and their definitions"),
-        (name = "jobs", description = "Long operations, with progress"),
-        (name = "state", description = "Statistics, advice, snapshots"),
-        (name = "system", description = "The server itself")
-    )
-)]
-struct Document;
-
 /// The routes with their descriptions.
 fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::with_openapi(Document::openapi())
+    OpenApiRouter::with_openapi(document::Document::openapi())
         .routes(routes!(datasets::list))
         .routes(routes!(
             datasets::describe,
@@ -106,7 +90,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(jobs::check))
         .routes(routes!(jobs::back_up))
         .routes(routes!(jobs::list))
-        .routes(routes!(jobs::get, jobs::cancel))
+        .routes(routes!(jobs::get))
+        .routes(routes!(jobs::cancel))
         .routes(routes!(state::stat))
         .routes(routes!(state::stat_dataset))
         .routes(routes!(state::advise))
@@ -123,6 +108,7 @@ fn routes() -> OpenApiRouter<Shared> {
 /// The OpenAPI document of the routes.
 pub(crate) fn document() -> Result<String, String> {
     let (_, document) = routes().split_for_parts();
+    let document = document::complete(document);
     document.to_json().map_err(|error| error.to_string())
 }
 

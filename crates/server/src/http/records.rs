@@ -45,8 +45,7 @@ fn no_record(dataset: &str, key: &str) -> Problem {
     responses(
         (status = 200, body = Object, content_type = JSON,
          headers(("etag" = String, description = "The sequence number of its write"))),
-        (status = 304, description = "The client has it"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 304, description = "The client has it")
     )
 )]
 pub(super) async fn get(
@@ -91,9 +90,6 @@ fn found<R: Records + ?Sized>(records: &R, dataset: &str, key: &str) -> Result<R
     responses(
         (status = 204, description = "Stored, durably",
          headers(("etag" = String, description = "The sequence number of the write"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -132,8 +128,6 @@ pub(super) async fn put(
     responses(
         (status = 204, description = "Stored, durably",
          headers(("etag" = String, description = "The sequence number of the write"))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -172,7 +166,6 @@ pub(super) async fn patch(
     ),
     responses(
         (status = 204, description = "Deleted, durably"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -298,8 +291,7 @@ pub(super) struct Versions {
     get, path = "/v1/datasets/{dataset}/records/{key}/versions", tag = "records",
     params(("dataset" = String, Path), ("key" = String, Path), VersionParams),
     responses(
-        (status = 200, body = Versions),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Versions)
     )
 )]
 pub(super) async fn versions(

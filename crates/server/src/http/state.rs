@@ -24,8 +24,7 @@ fn json_of(of: &impl Serialize) -> Result<Value, Problem> {
 /// The state of the store: its files, layers, jobs, memory, and consumers of changes.
 #[utoipa::path(get, path = "/v1/stat", tag = "state",
     responses(
-        (status = 200, body = Object),
-        (status = 403, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Object)
     ))]
 pub(super) async fn stat(
     State(app): State<Shared>,
@@ -40,8 +39,7 @@ pub(super) async fn stat(
 #[utoipa::path(get, path = "/v1/datasets/{dataset}/stat", tag = "state",
     params(("dataset" = String, Path)),
     responses(
-        (status = 200, body = Object),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Object)
     ))]
 pub(super) async fn stat_dataset(
     State(app): State<Shared>,
@@ -57,8 +55,7 @@ pub(super) async fn stat_dataset(
 #[utoipa::path(get, path = "/v1/datasets/{dataset}/advise", tag = "state",
     params(("dataset" = String, Path)),
     responses(
-        (status = 200, body = Object),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = Object)
     ))]
 pub(super) async fn advise(
     State(app): State<Shared>,
@@ -82,9 +79,7 @@ pub(super) struct Ttl {
 #[utoipa::path(put, path = "/v1/datasets/{dataset}/ttl", tag = "datasets",
     params(("dataset" = String, Path)), request_body = Ttl,
     responses(
-        (status = 204, description = "Set"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 204, description = "Set")
     ))]
 pub(super) async fn set_ttl(
     State(app): State<Shared>,
@@ -139,10 +134,7 @@ pub(super) async fn snapshots(
 #[utoipa::path(put, path = "/v1/snapshots/{snapshot}", tag = "state",
     params(("snapshot" = String, Path)),
     responses(
-        (status = 201, body = Snapshot),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 403, body = Problem, content_type = "application/problem+json"),
-        (status = 409, body = Problem, content_type = "application/problem+json")
+        (status = 201, body = Snapshot)
     ))]
 pub(super) async fn keep_snapshot(
     State(app): State<Shared>,
@@ -162,9 +154,7 @@ pub(super) async fn keep_snapshot(
 #[utoipa::path(delete, path = "/v1/snapshots/{snapshot}", tag = "state",
     params(("snapshot" = String, Path)),
     responses(
-        (status = 204, description = "Dropped"),
-        (status = 403, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json")
+        (status = 204, description = "Dropped")
     ))]
 pub(super) async fn drop_snapshot(
     State(app): State<Shared>,

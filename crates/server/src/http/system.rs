@@ -19,8 +19,7 @@ pub(super) async fn health() -> StatusCode {
 /// The store answers.
 #[utoipa::path(get, path = "/readyz", tag = "system",
     responses(
-        (status = 200, description = "Requests are served"),
-        (status = 503, body = Problem, content_type = "application/problem+json")
+        (status = 200, description = "Requests are served")
     ))]
 pub(super) async fn ready(State(app): State<Shared>) -> Result<StatusCode, Problem> {
     (app.engine)
@@ -32,8 +31,7 @@ pub(super) async fn ready(State(app): State<Shared>) -> Result<StatusCode, Probl
 /// Measurements of the server and the store, in Prometheus' text form.
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses(
-        (status = 200, body = String, content_type = "application/openmetrics-text"),
-        (status = 403, body = Problem, content_type = "application/problem+json")
+        (status = 200, body = String, content_type = "application/openmetrics-text")
     ))]
 pub(super) async fn metrics(
     State(app): State<Shared>,

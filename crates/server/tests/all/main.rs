@@ -7,6 +7,7 @@ mod datasets;
 mod find;
 mod jobs;
 mod load;
+mod model;
 mod records;
 mod tls;
 mod tokens;

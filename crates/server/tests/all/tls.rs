@@ -128,18 +128,24 @@ fn connections_are_encrypted_with_a_certificate() {
     let url = served
         .url("/healthz")
         .replace("http://127.0.0.1", "https://localhost");
-    let certificate = ureq::tls::Certificate::from_pem(&trusted).unwrap();
+    assert_eq!(trusting(&trusted).get(&url).call().unwrap().status(), 200);
+    // A client that trusts another certificate goes away, and without TLS there is no answer.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = certificate(elsewhere.path(), "localhost");
+    let other = std::fs::read(&other.certificate).unwrap();
+    assert!(trusting(&other).get(&url).call().is_err());
+    assert!(ureq::get(served.url("/healthz")).call().is_err());
+}
+
+/// A client that trusts one certificate.
+fn trusting(pem: &[u8]) -> ureq::Agent {
+    let certificate = ureq::tls::Certificate::from_pem(pem).unwrap();
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let tls = ureq::tls::TlsConfig::builder()
         .unversioned_rustls_crypto_provider(provider)
         .root_certs(ureq::tls::RootCerts::new_with_certs(&[certificate]))
         .build();
-    let agent: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
-    assert_eq!(agent.get(&url).call().unwrap().status(), 200);
-    // Without the certificate it is not trusted, and without TLS there is no answer.
-    assert!(ureq::get(&url).call().is_err());
-    let plain = ureq::get(served.url("/healthz")).call();
-    assert!(plain.is_err());
+    ureq::Agent::config_builder().tls_config(tls).build().into()
 }
 
 #[test]
