@@ -230,6 +230,9 @@ pub enum ErrorKind {
     Io,
 }
 
+/// A longer name, in bytes, than that of any dataset suggests none.
+const LONGEST_MEANT: usize = 128;
+
 impl Error {
     /// [`Error::Exists`], with this text.
     pub(crate) fn exists(what: impl Into<String>) -> Error {
@@ -249,6 +252,9 @@ impl Error {
         name: &str,
         known: impl Iterator<Item = &'a String>,
     ) -> Error {
+        if name.len() > LONGEST_MEANT {
+            return Error::unknown_dataset(name);
+        }
         let limit = 1 + name.chars().count() / 4;
         let near = known
             .map(|known| (distance(name, known), known))

@@ -39,6 +39,29 @@ pub struct Grant {
     pub topics: Option<Vec<String>>,
 }
 
+impl Grant {
+    /// The rights in settings. A grant that is limited to datasets has no topics but those that are
+    /// named, and the other way round.
+    pub(crate) fn new(
+        name: &str,
+        role: Role,
+        datasets: &Option<Vec<String>>,
+        topics: &Option<Vec<String>>,
+    ) -> Grant {
+        let is_all = |all: &&Vec<String>| all.iter().any(|one| one == "*");
+        let limited = |own: &Option<Vec<String>>, other: &Option<Vec<String>>| match own {
+            Some(own) => Some(own.clone()).filter(|own| !is_all(&own)),
+            None => other.as_ref().map(|_| Vec::new()),
+        };
+        Grant {
+            name: name.to_string(),
+            role,
+            datasets: limited(datasets, topics),
+            topics: limited(topics, datasets),
+        }
+    }
+}
+
 /// A token of the settings, with its rights as in [`Grant`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,22 +72,17 @@ pub struct TokenSettings {
     pub sha256: String,
     /// What it may do.
     pub role: Role,
-    /// The datasets.
+    /// The datasets; `["*"]` are all.
     #[serde(default)]
     pub datasets: Option<Vec<String>>,
-    /// The topics.
+    /// The topics; `["*"]` are all. Without datasets and topics, it is all of both.
     #[serde(default)]
     pub topics: Option<Vec<String>>,
 }
 
 impl TokenSettings {
     fn grant(&self) -> Grant {
-        Grant {
-            name: self.name.clone(),
-            role: self.role,
-            datasets: self.datasets.clone(),
-            topics: self.topics.clone(),
-        }
+        Grant::new(&self.name, self.role, &self.datasets, &self.topics)
     }
 }
 
@@ -216,7 +234,11 @@ impl Caller {
         Ok(())
     }
 
-    fn has(&self, role: Role) -> Result<(), Problem> {
+    /// Succeeds if the caller has this role for something.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn has(&self, role: Role) -> Result<(), Problem> {
         if self.0.role >= role {
             return Ok(());
         }

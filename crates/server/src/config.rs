@@ -212,9 +212,9 @@ impl Config {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// True if callers are known by tokens or passwords.
+    /// True if HTTP needs a token.
     pub fn is_protected(&self) -> bool {
-        !self.tokens.is_empty() || !self.users.is_empty()
+        !self.tokens.is_empty()
     }
 }
 

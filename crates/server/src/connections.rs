@@ -4,8 +4,9 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,7 +20,7 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
 use crate::config::Limits;
@@ -36,6 +37,12 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// A client that takes nothing of what was sent for this long is cut off.
 const UNREAD: Duration = Duration::from_secs(300);
+
+/// The requests of a connection of HTTP/2 at the same time.
+const STREAMS: u32 = 32;
+
+/// What a request of HTTP/2 buffers of its answer, in bytes.
+const SEND_BUFFER: usize = 64 << 10;
 
 /// How long is waited when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -103,6 +110,7 @@ impl Connections {
                 routes: self.routes.clone(),
                 rates: self.rates.clone(),
                 peer,
+                asked: Arc::default(),
             };
             let accepted = Accepted {
                 peer,
@@ -163,10 +171,25 @@ impl Accepted {
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(limits.idle)
+            // Each may have a body or an answer in memory.
+            .max_concurrent_streams(STREAMS)
+            .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX));
+        let asked = self.service.asked.clone();
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), self.service);
         self.app.metrics.connections.inc();
-        if let Err(error) = self.watcher.watch(connection.into_owned()).await {
+        let mut connection = pin!(self.watcher.watch(connection.into_owned()));
+        // Before the first request nothing else limits how long a client may say nothing.
+        let ended = tokio::select! {
+            ended = &mut connection => Some(ended),
+            () = sleep(limits.idle) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None if asked.load(Ordering::Relaxed) => connection.await,
+            None => Ok(()),
+        };
+        if let Err(error) = ended {
             tracing::debug!(peer = %self.peer, "connection: {error}");
         }
         self.app.metrics.connections.dec();
@@ -179,6 +202,8 @@ struct Routes {
     routes: Router,
     rates: Arc<Rates>,
     peer: SocketAddr,
+    /// Set at the first request.
+    asked: Arc<AtomicBool>,
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -189,6 +214,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
+        self.asked.store(true, Ordering::Relaxed);
         if let Err(seconds) = self.rates.check(self.peer.ip()) {
             let problem = Problem::too_many("you make too many requests", seconds);
             return Box::pin(async move { Ok(problem.into_response()) });

@@ -6,18 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use esker::{Database, Key, Stop};
+use esker::{Database, Error, Key, Stop};
 use esker_store::{Dataset, Embedded, Store};
 use parking_lot::Mutex;
 use pubsub::{Broker, Config};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::pages::Moment;
 use crate::problem::Problem;
 
 /// Calls that may run at the same time. Many of them wait for a sync, which they share.
 const THREADS: usize = 64;
+
+/// Of these, calls that may read much: the others find a thread beside them.
+const SEARCHES: usize = 48;
 
 /// Calls that may wait for a thread.
 const QUEUED: usize = 1024;
@@ -32,6 +36,7 @@ pub(crate) struct Engine {
     /// Opened when it is first used: a store without publications has no trees for them.
     broker: Mutex<Option<Arc<Broker>>>,
     threads: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// How long a call may take.
     most: Duration,
@@ -104,6 +109,11 @@ impl Drop for Waiting<'_> {
     }
 }
 
+async fn acquired(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    let permit = permits.clone().acquire_owned().await;
+    permit.map_err(|_| Problem::busy("the server ends", RETRY_AFTER))
+}
+
 impl Engine {
     pub(crate) fn new(db: Database, folder: &Path, most: Duration) -> Engine {
         Engine {
@@ -111,6 +121,7 @@ impl Engine {
             folder: folder.to_path_buf(),
             broker: Mutex::new(None),
             threads: Arc::new(Semaphore::new(THREADS)),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
             waiting: AtomicUsize::new(0),
             most,
         }
@@ -154,7 +165,8 @@ impl Engine {
         Ok(self.broker.lock().get_or_insert(made).clone())
     }
 
-    /// Runs a call on a thread of the pool, for a request: the call ends when the client has gone.
+    /// Runs a call for a request on a thread of the pool: the call ends when the client has gone, or
+    /// the time of a request is over.
     ///
     /// # Errors
     /// Those of the call; 503 if too many are waiting.
@@ -167,6 +179,20 @@ impl Engine {
         self.step(move || call(&handle)).await
     }
 
+    /// As [`Engine::run`], for a call that may read much.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(crate) async fn search<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Handle) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let request = self.request();
+        let handle = self.handle(&request.0);
+        let _search = self.wait(&self.searches).await?;
+        self.step(move || call(&handle)).await
+    }
+
     /// Runs a call on a thread of the pool.
     ///
     /// # Errors
@@ -175,7 +201,39 @@ impl Engine {
         &self,
         call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let thread = self.thread().await?;
+        let thread = self.wait(&self.threads).await?;
+        self.on(thread, call).await
+    }
+
+    /// Runs a further step of what has begun: it waits for a thread however many wait, and may take
+    /// as long as a request. Beyond that it is cancelled.
+    ///
+    /// # Errors
+    /// Those of the call; 504.
+    pub(crate) async fn next_step<T: Send + 'static>(
+        &self,
+        stop: &Stop,
+        call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let searched = async {
+            let _search = acquired(&self.searches).await?;
+            let thread = acquired(&self.threads).await?;
+            self.on(thread, call).await
+        };
+        match timeout(self.most, searched).await {
+            Ok(done) => done,
+            Err(_) => {
+                stop.cancel();
+                Err(Error::Cancelled { deadline: true }.into())
+            }
+        }
+    }
+
+    async fn on<T: Send + 'static>(
+        &self,
+        thread: OwnedSemaphorePermit,
+        call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
         let run = spawn_blocking(move || {
             let result = call();
             drop(thread);
@@ -185,17 +243,20 @@ impl Engine {
         (run.await).map_err(|_| Problem::internal("the call of the store has failed"))?
     }
 
-    async fn thread(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        if let Ok(thread) = self.threads.clone().try_acquire_owned() {
-            return Ok(thread);
+    /// Waits for one of the permits, for as long as a request may take.
+    async fn wait(&self, permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Ok(permit);
         }
         let _waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= QUEUED {
             let detail = "too many requests wait for the store";
             return Err(Problem::busy(detail, RETRY_AFTER));
         }
-        let thread = self.threads.clone().acquire_owned().await;
-        thread.map_err(|_| Problem::busy("the server ends", RETRY_AFTER))
+        match timeout(self.most, acquired(permits)).await {
+            Ok(permit) => permit,
+            Err(_) => Err(Problem::busy("no thread became free in time", RETRY_AFTER)),
+        }
     }
 
     /// The calls that wait for a thread.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -204,8 +205,9 @@ impl Jobs {
         let begun = std::thread::Builder::new()
             .name(format!("esker-job-{id}"))
             .spawn(move || {
-                let result = work(&progress);
-                jobs.end(id, result);
+                let worked = catch_unwind(AssertUnwindSafe(|| work(&progress)));
+                let failed = |_| Err(Problem::internal("the job has failed"));
+                jobs.end(id, worked.unwrap_or_else(failed));
             });
         if let Err(error) = begun {
             let problem = Problem::internal(format!("a thread cannot be started: {error}"));
@@ -221,10 +223,11 @@ impl Jobs {
             return;
         };
         let is_cancelled = kept.progress.running.is_cancelled.load(Ordering::Relaxed);
-        let state = match (&result, is_cancelled) {
-            (_, true) => State::Cancelled,
-            (Ok(_), false) => State::Done,
-            (Err(_), false) => State::Failed,
+        let state = match &result {
+            Ok(result) if result["complete"] == false => State::Cancelled,
+            Ok(_) => State::Done,
+            Err(_) if is_cancelled => State::Cancelled,
+            Err(_) => State::Failed,
         };
         kept.end = Some((state, millis(kept.began), result));
         all.forget_old();
@@ -341,6 +344,13 @@ mod tests {
             (ended.state, ended.result),
             (State::Done, Some(json!({"found": 1})))
         );
+    }
+
+    #[test]
+    fn a_job_that_panics_has_failed() {
+        let jobs = Arc::new(Jobs::default());
+        let id = jobs.begin(purpose(), |_| panic!("as a test")).unwrap().id;
+        assert_eq!(wait(&jobs, id).state, State::Failed);
     }
 
     #[test]

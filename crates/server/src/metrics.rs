@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::http::Method;
 use esker::stats::{StoreStats, TreeStats};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -88,7 +89,28 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts a request. `route` is `None` for an address without a route.
-    pub(crate) fn answered(&self, route: Option<&str>, method: &str, status: u16, took: Duration) {
+    pub(crate) fn answered(
+        &self,
+        route: Option<&str>,
+        method: &Method,
+        status: u16,
+        took: Duration,
+    ) {
+        // Clients choose methods: each has labels of its own, which are kept.
+        let known = [
+            Method::GET,
+            Method::HEAD,
+            Method::PUT,
+            Method::POST,
+            Method::PATCH,
+            Method::DELETE,
+            Method::OPTIONS,
+        ];
+        let method = if known.contains(method) {
+            method.as_str()
+        } else {
+            "other"
+        };
         let (route, method) = (route.unwrap_or("none").to_string(), method.to_string());
         let asked = Asked {
             route: route.clone(),

@@ -1,7 +1,8 @@
 //! The pages of answers: each page of an answer reads the same snapshot.
 //!
-//! **Invariants.** A snapshot lives for [`LIFE`] after its last use. There are at most [`MOST`];
-//! beyond that, the one that was not used for the longest time goes. The number in a token is
+//! **Invariants.** A snapshot lives for [`LIFE`] after its last use, and for [`LONGEST`] at most.
+//! There are at most [`MOST`], and [`MOST_OF_A_CALLER`] of a caller; beyond that, the one that was
+//! not used for the longest time goes. The number in a token is
 //! random, so that a caller cannot guess that of another.
 
 use std::collections::HashMap;
@@ -11,11 +12,18 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use esker::PageToken;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 use crate::problem::Problem;
 
 /// How long a snapshot lives after its last use.
 pub(crate) const LIFE: Duration = Duration::from_secs(60);
+
+/// A snapshot goes after this time, even if it is used: it keeps what was replaced since.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The most snapshots of a caller at the same time.
+const MOST_OF_A_CALLER: usize = 500;
 
 /// The most snapshots at the same time.
 const MOST: usize = 1000;
@@ -37,14 +45,60 @@ struct Snapshots {
 }
 
 impl Snapshots {
-    fn sweep(&mut self, now: Instant) {
-        self.by_number.retain(|_, one| now - one.used < LIFE);
+    /// Takes out those whose time is over.
+    fn over(&mut self, now: Instant) -> Vec<Kept> {
+        let is_over = |_: &u64, one: &mut Kept| !one.lives(now);
+        self.by_number
+            .extract_if(is_over)
+            .map(|(_, kept)| kept)
+            .collect()
+    }
+
+    /// Takes out that of a caller which was not used for the longest time, if it has as many as it
+    /// may have; or else of all, if there are as many as there may be.
+    fn make_room(&mut self, caller: &str) -> Option<Kept> {
+        let own = self
+            .by_number
+            .iter()
+            .filter(|(_, one)| one.caller == caller);
+        let oldest = |(_, one): &(&u64, &Kept)| one.used;
+        let number = if own.clone().count() >= MOST_OF_A_CALLER {
+            own.min_by_key(oldest).map(|(number, _)| *number)
+        } else if self.by_number.len() >= MOST {
+            self.by_number
+                .iter()
+                .min_by_key(oldest)
+                .map(|(number, _)| *number)
+        } else {
+            None
+        };
+        self.by_number.remove(&number?)
+    }
+}
+
+/// Drops snapshots: that may remove files, and so it has a thread.
+fn drop_apart(gone: Vec<Kept>) {
+    if gone.is_empty() {
+        return;
+    }
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(gone))),
+        // A test without a runtime.
+        Err(_) => drop(gone),
     }
 }
 
 struct Kept {
     moment: Moment,
+    caller: String,
+    made: Instant,
     used: Instant,
+}
+
+impl Kept {
+    fn lives(&self, now: Instant) -> bool {
+        now - self.used < LIFE && now - self.made < LONGEST
+    }
 }
 
 /// A place in an answer: the number of its snapshot, and the place in its order.
@@ -74,22 +128,27 @@ impl Place {
 }
 
 impl Pages {
-    /// Keeps a snapshot for further pages; returns its number.
-    pub(crate) fn keep(&self, moment: Moment) -> u64 {
+    /// Keeps a snapshot for further pages of a caller; returns its number.
+    pub(crate) fn keep(&self, moment: Moment, caller: &str) -> u64 {
         let now = Instant::now();
-        let mut kept = self.kept.lock();
-        kept.sweep(now);
-        let by_age = kept.by_number.iter().min_by_key(|(_, one)| one.used);
-        if kept.by_number.len() >= MOST
-            && let Some(oldest) = by_age.map(|(number, _)| *number)
-        {
-            kept.by_number.remove(&oldest);
-        }
-        kept.made += 1;
-        let mut hasher = self.random.build_hasher();
-        hasher.write_u64(kept.made);
-        let number = hasher.finish();
-        kept.by_number.insert(number, Kept { moment, used: now });
+        let (number, gone) = {
+            let mut kept = self.kept.lock();
+            let mut gone = kept.over(now);
+            gone.extend(kept.make_room(caller));
+            kept.made += 1;
+            let mut hasher = self.random.build_hasher();
+            hasher.write_u64(kept.made);
+            let number = hasher.finish();
+            let new = Kept {
+                moment,
+                caller: caller.to_string(),
+                made: now,
+                used: now,
+            };
+            gone.extend(kept.by_number.insert(number, new));
+            (number, gone)
+        };
+        drop_apart(gone);
         number
     }
 
@@ -100,10 +159,7 @@ impl Pages {
     pub(crate) fn moment(&self, number: u64) -> Result<Moment, Problem> {
         let now = Instant::now();
         let mut kept = self.kept.lock();
-        let found = kept
-            .by_number
-            .get_mut(&number)
-            .filter(|one| now - one.used < LIFE);
+        let found = kept.by_number.get_mut(&number).filter(|one| one.lives(now));
         let found = found.ok_or_else(|| {
             let detail =
                 "the snapshot of this page has gone: it is kept for 60 s after its last use";
@@ -113,16 +169,15 @@ impl Pages {
         Ok(found.moment.clone())
     }
 
-    /// Drops a snapshot: its last page was read.
-    pub(crate) fn end(&self, number: u64) {
-        self.kept.lock().by_number.remove(&number);
-    }
-
     /// Drops the snapshots whose time is over. Returns how many are left.
     pub(crate) fn sweep(&self) -> usize {
-        let mut kept = self.kept.lock();
-        kept.sweep(Instant::now());
-        kept.by_number.len()
+        let (left, gone) = {
+            let mut kept = self.kept.lock();
+            let gone = kept.over(Instant::now());
+            (kept.by_number.len(), gone)
+        };
+        drop_apart(gone);
+        left
     }
 }
 

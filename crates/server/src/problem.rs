@@ -147,6 +147,10 @@ impl From<Error> for Problem {
             // Its text proposes names that the caller may not know.
             return Problem::unknown_dataset(name);
         }
+        if let Error::Cancelled { deadline: true } = &error {
+            let detail = "it took longer than the server allows: ask for less, or with an index";
+            return Problem::new(StatusCode::GATEWAY_TIMEOUT, "too-slow", detail);
+        }
         let (status, kind) = status_and_kind(error.kind());
         let problem = Problem::new(status, kind, error.to_string());
         match &error {
@@ -155,7 +159,6 @@ impl From<Error> for Problem {
                 .with("path", why.path.to_string())
                 .with("holder", why.holder.to_string()),
             Error::PositionExpired { oldest } => problem.with("oldest", oldest.to_string()),
-            Error::Cancelled { deadline } => problem.with("deadline", *deadline),
             _ => match error.conflict() {
                 Some(key) => problem.with("key", key.to_string()),
                 None => problem,

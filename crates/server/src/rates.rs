@@ -1,6 +1,6 @@
 //! How many requests a client may make.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Rates {
         let Some(limiter) = &self.0 else {
             return Ok(());
         };
-        limiter.check_key(&client).map_err(|not_until| {
+        limiter.check_key(&network(client)).map_err(|not_until| {
             let wait = not_until.wait_time_from(DefaultClock::default().now());
             seconds(wait)
         })
@@ -34,6 +34,14 @@ impl Rates {
         if let Some(limiter) = &self.0 {
             limiter.retain_recent();
         }
+    }
+}
+
+/// The address by which a client is counted: of IPv6 its network, which has one owner.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(one) => Ipv6Addr::from(u128::from(one) & (u128::MAX << 64)).into(),
+        v4 => v4,
     }
 }
 
@@ -54,6 +62,9 @@ mod tests {
         assert!((5..900).contains(&passed), "{passed}");
         assert!(rates.check(one).is_err_and(|seconds| seconds == 1));
         assert!(rates.check(other).is_ok());
+        let neighbours: [IpAddr; 2] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse().unwrap());
+        assert_eq!(network(neighbours[0]), network(neighbours[1]));
+        assert_eq!(network("::ffff:10.0.0.1".parse().unwrap()), one);
         rates.sweep();
         assert!(Rates::new(0).check(one).is_ok());
     }

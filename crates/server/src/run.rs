@@ -1,12 +1,16 @@
 //! Runs a server in a process of its own: its runtime, its log and its signals.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, Log, LogFormat};
 use crate::serve::{Server, StartError};
+
+/// How long calls that were given up may still run at the end.
+const TO_END: Duration = Duration::from_secs(5);
 
 /// Why a server ended.
 #[derive(Debug)]
@@ -48,21 +52,27 @@ pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError
     begin_log(config.log);
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(RunError::Process)?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut signals = Signals::new().map_err(RunError::Process)?;
-        let server = Server::start(config).await?;
+        let server = tokio::select! {
+            server = Server::start(config) => server?,
+            // While a store is opened, nothing is lost by an end.
+            number = signals.next() => std::process::exit(128 + i32::from(number)),
+        };
         started(&server);
         let number = signals.next().await;
         tracing::info!("ends: a second signal ends at once");
-        tokio::select! {
-            stopped = server.stop() => stopped.map_err(RunError::Close)?,
-            again = signals.next() => {
-                tracing::warn!("ended by a second signal");
-                std::process::exit(128 + i32::from(again));
-            }
-        }
+        tokio::spawn(async move {
+            let again = signals.next().await;
+            tracing::warn!("ended by a second signal");
+            std::process::exit(128 + i32::from(again));
+        });
+        server.stop().await.map_err(RunError::Close)?;
         Ok(number)
-    })
+    });
+    // Calls that still run find a closed store.
+    runtime.shutdown_timeout(TO_END);
+    ended
 }
 
 /// The signals that end a server.

@@ -13,7 +13,7 @@ use crate::access::Tokens;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::engine::Engine;
-use crate::http::{App, Shared, document, router};
+use crate::http::{App, Bodies, Shared, document, router};
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
@@ -102,11 +102,13 @@ impl Server {
             engine: Engine::new(db, &config.dir, config.limits.query_time),
             pages: Pages::default(),
             jobs: Arc::new(Jobs::default()),
+            bodies: Bodies::default(),
             backups: config.backups.clone(),
             tokens,
             limits: config.limits.clone(),
             metrics: Metrics::default(),
             logs_requests: config.log.requests,
+            origins: config.cors.origins.clone(),
             document: document().map_err(StartError::Settings)?,
         });
         let (end, ended) = oneshot::channel();
@@ -135,21 +137,22 @@ impl Server {
         let _ = self.end.send(());
         self.app.jobs.cancel_all();
         let _ = self.accepting.await;
+        // Requests that were running may have begun further jobs.
+        self.app.jobs.cancel_all();
         let app = self.app;
         let closed = tokio::task::spawn_blocking(move || app.engine.close()).await;
         closed.unwrap_or(Err(esker::Error::Closed))
     }
 }
 
-/// Without tokens, only loopback addresses are served.
+/// HTTP without tokens, and MQTT without users, are served on loopback addresses alone.
 fn check_addresses(config: &Config) -> Result<(), StartError> {
-    let addresses = [Some(config.listen), config.mqtt];
+    let http = Some(config.listen).filter(|_| config.tokens.is_empty());
+    let mqtt = config.mqtt.filter(|_| config.users.is_empty());
     let is_open = |address: &SocketAddr| !is_loopback(address.ip());
-    if !config.is_protected()
-        && let Some(open) = addresses.into_iter().flatten().find(is_open)
-    {
+    if let Some(open) = [http, mqtt].into_iter().flatten().find(is_open) {
         return Err(StartError::Settings(format!(
-            "{open} can be reached from other machines: give tokens in the settings (`esker token`), or listen on 127.0.0.1"
+            "{open} can be reached from other machines: give tokens (for MQTT: users) in the settings (`esker token`), or listen on 127.0.0.1"
         )));
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::EnumValueParser;
-use esker::request::{Aggregate, GroupBy};
+use esker::request::{Aggregate, FieldOrder, GroupBy};
 use esker::{Error, Order};
 
 use super::query::{ExplainForm, RowForm};
@@ -88,8 +88,5 @@ fn group_fields(text: &str) -> Result<GroupFields, Error> {
 
 /// Reads an order by columns; here a word such as `key` is the name of a column.
 fn columns(text: &str) -> Result<Order, Error> {
-    Ok(match text.parse()? {
-        fields @ Order::Fields(_) => fields,
-        _ => format!("{text}:asc").parse()?,
-    })
+    Ok(Order::Fields(FieldOrder::parse_list(text)?))
 }

@@ -101,7 +101,7 @@ fn what_a_killed_server_acknowledged_is_there() {
                         let id = round * 1_000_000 + client * 100_000 + n;
                         let record = format!("{{\"id\":{id},\"n\":{}}}", n % 10);
                         match serving.put("visits", &record, id) {
-                            Ok(204) => acknowledged.lock().unwrap().push(id),
+                            Ok(201) => acknowledged.lock().unwrap().push(id),
                             _ if ends.load(Ordering::SeqCst) => return,
                             other => panic!("{other:?}"),
                         }
@@ -136,7 +136,7 @@ fn a_signal_ends_a_server_and_closes_its_store() {
     created(&db);
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let mut serving = Serving::start(&db);
-        assert_eq!(serving.put("visits", "{\"id\":1,\"n\":1}", 1).unwrap(), 204);
+        assert_eq!(serving.put("visits", "{\"id\":1,\"n\":1}", 1).unwrap(), 201);
         // Commands that read work beside the server; one that writes says why it cannot.
         let at = db.to_str().unwrap();
         assert_eq!(esker(&["find", at, "visits", "n = 1"]).expect(0).ids(), [1]);

@@ -142,11 +142,19 @@ impl FromStr for Order {
             "oldest" => Ok(Order::Oldest),
             "any" => Ok(Order::Any),
             "key" => Ok(Order::Key),
-            _ => {
-                let fields = split_list(text).map(str::parse::<FieldOrder>);
-                Ok(Order::Fields(fields.collect::<Result<_>>()?))
-            }
+            _ => Ok(Order::Fields(FieldOrder::parse_list(text)?)),
         }
+    }
+}
+
+impl FieldOrder {
+    /// Parses fields with commas between them: `delay:desc,dest`. Words such as `key` are fields
+    /// here.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a path that is not valid.
+    pub fn parse_list(text: &str) -> Result<Vec<FieldOrder>> {
+        split_list(text).map(str::parse::<FieldOrder>).collect()
     }
 }
 

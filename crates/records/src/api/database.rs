@@ -213,9 +213,9 @@ impl Database {
     /// # Errors
     /// [`Error::UnknownDataset`], with the names that are similar.
     fn dataset_state(&self, name: &str) -> Result<Arc<DatasetState>> {
-        let datasets = self.store.datasets.lock();
-        let state = datasets.get(name).cloned();
-        state.ok_or_else(|| Error::unknown_dataset_among(name, datasets.keys()))
+        let state = self.store.datasets.lock().get(name).cloned();
+        // Names are compared without the lock.
+        state.ok_or_else(|| Error::unknown_dataset_among(name, self.dataset_names().iter()))
     }
 
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.

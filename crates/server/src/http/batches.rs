@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::extract::Document;
-use crate::access::{Caller, Role};
+use super::body::Document;
+use super::extract::AnyWriter;
+use crate::access::Role;
 use crate::problem::Problem;
 
 /// Writes that are applied together.
@@ -95,7 +96,7 @@ pub(super) struct Applied {
     ))]
 pub(super) async fn write(
     State(app): State<Shared>,
-    caller: Caller,
+    AnyWriter(caller): AnyWriter,
     Document(Batch { writes }): Document<Batch>,
 ) -> Result<Json<Applied>, Problem> {
     for write in &writes {

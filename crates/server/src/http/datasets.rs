@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::extract::{Document, Segments};
+use super::body::Document;
+use super::extract::{Administers, Reads, Segments};
 use crate::access::{Caller, Role};
 use crate::problem::Problem;
 
@@ -37,9 +38,17 @@ pub(super) async fn list(
     let datasets = app.engine.run(move |handle| {
         let mut datasets = Vec::new();
         for name in handle.store().dataset_names()? {
-            if caller.sees(&name) {
-                let definition = DefinitionDocument::of(&handle.dataset(&name)?.def());
-                datasets.push(Dataset { name, definition });
+            if !caller.sees(&name) {
+                continue;
+            }
+            match handle.store().dataset(&name) {
+                Ok(dataset) => {
+                    let definition = DefinitionDocument::of(&dataset.def());
+                    datasets.push(Dataset { name, definition });
+                }
+                // It was dropped meanwhile.
+                Err(esker::Error::UnknownDataset { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(Datasets { datasets })
@@ -55,10 +64,9 @@ pub(super) async fn list(
     ))]
 pub(super) async fn describe(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(name): Segments<String>,
 ) -> Result<Json<Dataset>, Problem> {
-    caller.may(Role::Read, &name)?;
     let described = app.engine.run(move |handle| {
         let definition = DefinitionDocument::of(&handle.dataset(&name)?.def());
         Ok(Dataset { name, definition })
@@ -78,11 +86,10 @@ pub(super) async fn describe(
     ))]
 pub(super) async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
     Document(definition): Document<DefinitionDocument>,
 ) -> Result<(StatusCode, Json<Dataset>), Problem> {
-    caller.may(Role::Admin, &name)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, "create dataset");
     let created = app.engine.run(move |handle| {
         let def = definition.to_def()?;
@@ -105,10 +112,9 @@ pub(super) async fn create(
     ))]
 pub(super) async fn drop(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(Role::Admin, &name)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, "drop dataset");
     let dropped = (app.engine).run(move |handle| Ok(handle.store().drop_dataset(&name)?));
     dropped.await?;
@@ -130,11 +136,10 @@ pub(super) struct Rename {
     ))]
 pub(super) async fn rename(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
     Document(Rename { to }): Document<Rename>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(Role::Admin, &name)?;
     caller.may(Role::Admin, &to)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, to, "rename dataset");
     let renamed = (app.engine).run(move |handle| Ok(handle.store().rename_dataset(&name, &to)?));
@@ -167,10 +172,9 @@ pub(super) struct Field {
     ))]
 pub(super) async fn fields(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(name): Segments<String>,
 ) -> Result<Json<Fields>, Problem> {
-    caller.may(Role::Read, &name)?;
     let fields = app.engine.run(move |handle| {
         let known = handle.dataset(&name)?.fields()?.unwrap_or_default();
         let field = |field: esker::schema::Field<'_>| Field {

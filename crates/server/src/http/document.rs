@@ -26,13 +26,14 @@ use crate::problem::Problem;
 pub(super) struct Document;
 
 /// Statuses that an answer may have wherever the request is not what its handler expects.
-const EVERYWHERE: [(u16, &str); 6] = [
+const EVERYWHERE: [(u16, &str); 7] = [
     (400, "The request is not valid"),
     (401, "A token is missing, or not known"),
     (403, "The token does not allow it"),
     (429, "Too many requests"),
     (500, "The store has failed"),
-    (503, "There is too much to do, or it took too long"),
+    (503, "There is too much to do, or the server ends"),
+    (504, "It took longer than the server allows"),
 ];
 
 /// Those of requests with a body.

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use esker::request::{Aggregate, Aggregation, GroupBy};
+use esker::request::{Aggregate, Aggregation, FieldOrder, GroupBy};
 use esker::space::Latest;
 use esker::units::parse_duration;
 use esker::{Explain, Expr, Order, PageToken, Path, Request};
@@ -18,9 +18,10 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
-use super::extract::{Document, Params, Segments};
+use super::body::Document;
+use super::extract::{Params, Reads, Segments, accepts};
 use super::stream::{KeyLines, Lines, NDJSON, Steps, key_json, ndjson, raw};
-use crate::access::{Caller, Role};
+use crate::access::Caller;
 use crate::pages::Place;
 use crate::problem::Problem;
 
@@ -146,7 +147,7 @@ struct Rows {
 )]
 pub(super) async fn find(
     State(app): State<Shared>,
-    caller: Caller,
+    Reads(caller): Reads,
     Segments(dataset): Segments<String>,
     headers: HeaderMap,
     Params(params): Params<FindParams>,
@@ -166,7 +167,7 @@ pub(super) async fn find(
 )]
 pub(super) async fn query(
     State(app): State<Shared>,
-    caller: Caller,
+    Reads(caller): Reads,
     Segments(dataset): Segments<String>,
     headers: HeaderMap,
     Document(params): Document<FindParams>,
@@ -181,11 +182,7 @@ async fn answer(
     headers: &HeaderMap,
     params: FindParams,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Read, &dataset)?;
-    let accepted = headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok());
-    if accepted.is_some_and(|accepted| accepted.contains(NDJSON)) {
+    if accepts(headers, NDJSON) {
         return streamed(app, dataset, params).await;
     }
     let place = params.after.as_deref().map(Place::parse).transpose()?;
@@ -200,7 +197,7 @@ async fn answer(
     let explains = params.explain;
     let (rows, moment) = app
         .engine
-        .run(move |handle| {
+        .search(move |handle| {
             let moment = match kept {
                 Some(kept) => handle.reads(&kept),
                 None => handle.moment(&dataset, params.snapshot.as_deref())?,
@@ -217,14 +214,11 @@ async fn answer(
     let next = match (rows.token, number) {
         (Some(token), Some(number)) => Some(Place { number, token }.text()),
         (Some(token), None) => {
-            let number = app.pages.keep(moment);
+            let number = app.pages.keep(moment, caller.name());
             Some(Place { number, token }.text())
         }
-        (None, Some(number)) => {
-            app.pages.end(number);
-            None
-        }
-        (None, None) => None,
+        // The last page may be asked for again: its snapshot goes with its time.
+        (None, _) => None,
     };
     let page = Page {
         records: rows.records,
@@ -253,7 +247,9 @@ fn rows(records: &dyn Records, mut request: Request, most: usize) -> Result<Rows
             }
             page.records
                 .push(raw(key_json(&key).to_string().as_bytes())?);
-            page.token = keys.token();
+            if page.records.len() == most {
+                page.token = keys.token();
+            }
         }
         page.explain = keys.explain();
     } else {
@@ -274,6 +270,22 @@ fn rows(records: &dyn Records, mut request: Request, most: usize) -> Result<Rows
     Ok(page)
 }
 
+/// Refuses an answer without pages that would be too large.
+pub(super) fn check_size<'r>(
+    records: impl Iterator<Item = &'r esker::Record>,
+) -> Result<(), Problem> {
+    let bytes: usize = records.map(|record| record.json().len()).sum();
+    if bytes <= PAGE_BYTES {
+        return Ok(());
+    }
+    let detail = "the records of the answer are too large together: ask for fewer";
+    Err(Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "too-large",
+        detail,
+    ))
+}
+
 /// The newest records of each value: they have no pages.
 fn latest_rows(
     records: &dyn Records,
@@ -289,6 +301,7 @@ fn latest_rows(
     let keys_only = std::mem::take(&mut request.keys_only);
     request.limit = Some(most);
     let (found, explain) = records.latest_per(&request, &path, &latest)?;
+    check_size(found.iter())?;
     let rows = found.iter().map(|record| {
         if keys_only {
             raw(key_json(record.key()).to_string().as_bytes())
@@ -311,7 +324,8 @@ async fn streamed(app: Shared, dataset: String, params: FindParams) -> Result<Re
     }
     let ends = app.engine.lasting_request();
     let handle = app.engine.handle(&ends.stop());
-    let rows = app.engine.step(move || {
+    let stop = ends.stop();
+    let rows = app.engine.next_step(&stop, move || {
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         let request = params.request()?;
         let rows: Box<dyn Steps> = if params.keys_only {
@@ -345,12 +359,14 @@ pub(super) struct Count {
 )]
 pub(super) async fn count(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(dataset): Segments<String>,
     Params(params): Params<FindParams>,
 ) -> Result<Json<Count>, Problem> {
-    caller.may(Role::Read, &dataset)?;
-    let counted = app.engine.run(move |handle| {
+    let counted = app.engine.search(move |handle| {
+        if params.after.is_some() {
+            return Err(Problem::bad_request("a count has no pages"));
+        }
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         let request = params.request()?;
         let (count, explain) = match params.latest()? {
@@ -376,12 +392,11 @@ pub(super) async fn count(
 )]
 pub(super) async fn explain(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(dataset): Segments<String>,
     Params(params): Params<FindParams>,
 ) -> Result<Json<Explain>, Problem> {
-    caller.may(Role::Read, &dataset)?;
-    let explained = app.engine.run(move |handle| {
+    let explained = app.engine.search(move |handle| {
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         Ok(Records::explain(&moment, &params.request()?)?)
     });
@@ -438,13 +453,12 @@ pub(super) struct Groups {
 )]
 pub(super) async fn aggregate(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(dataset): Segments<String>,
     Params(params): Params<AggregateParams>,
 ) -> Result<Json<Groups>, Problem> {
-    caller.may(Role::Read, &dataset)?;
     let most = app.limits.rows;
-    let grouped = app.engine.run(move |handle| {
+    let grouped = app.engine.search(move |handle| {
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         let mut aggregation = Aggregation::new(Aggregate::parse_list(&params.agg)?);
         let mut request = Request::default();
@@ -456,7 +470,7 @@ pub(super) async fn aggregate(
             aggregation.by = GroupBy::parse_list(by)?;
         }
         if let Some(order) = &params.order {
-            aggregation.order = order.parse::<Order>()?.fields().to_vec();
+            aggregation.order = FieldOrder::parse_list(order)?;
         }
         aggregation.limit = params.limit;
         let (mut groups, mut has_more, mut bad) = (Vec::new(), false, None);
@@ -541,13 +555,12 @@ pub(super) struct NearRecord {
 )]
 pub(super) async fn nearest(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(dataset): Segments<String>,
     Params(params): Params<NearestParams>,
 ) -> Result<Json<Near>, Problem> {
-    caller.may(Role::Read, &dataset)?;
     let k = params.k.min(app.limits.rows);
-    let near = app.engine.run(move |handle| {
+    let near = app.engine.search(move |handle| {
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         let mut request = Request::default();
         for condition in &params.conditions {
@@ -562,6 +575,7 @@ pub(super) async fn nearest(
             k,
             params.max,
         )?;
+        check_size(found.iter().map(|one| &one.record))?;
         let mut records = Vec::with_capacity(found.len());
         for one in &found {
             let (distance, record) = (one.distance, raw(one.record.json())?);
@@ -607,13 +621,12 @@ pub(super) struct Cells {
 )]
 pub(super) async fn cells(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments(dataset): Segments<String>,
     Params(params): Params<CellParams>,
 ) -> Result<Json<Cells>, Problem> {
-    caller.may(Role::Read, &dataset)?;
     let most = app.limits.rows;
-    let cells = app.engine.run(move |handle| {
+    let cells = app.engine.search(move |handle| {
         let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
         let mut request = Request::default();
         for condition in &params.conditions {

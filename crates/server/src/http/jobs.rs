@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::extract::{Document, Segments};
+use super::body::Document;
+use super::extract::{Administers, Segments};
 use crate::access::{Caller, Role};
 use crate::engine::Handle;
 use crate::jobs::{Job, Progress, Purpose};
@@ -141,11 +142,10 @@ fn path(text: &str) -> Result<Path, Problem> {
     ))]
 pub(super) async fn change_index(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
     Document(change): Document<ChangeIndex>,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Admin, &name)?;
     exists(&app, &name).await?;
     let change = Change::new(&change)?;
     begin(
@@ -178,10 +178,9 @@ pub(super) async fn change_index(
     ))]
 pub(super) async fn drop_index(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments((name, of)): Segments<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(Role::Admin, &name)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, path = of, "drop index");
     let dropped = app.engine.run(move |handle| {
         handle.dataset(&name)?.drop_index(&path(&of)?)?;
@@ -207,11 +206,10 @@ pub(super) struct SetMaintenance {
     ))]
 pub(super) async fn set_maintenance(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
     Document(SetMaintenance { strategy }): Document<SetMaintenance>,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Admin, &name)?;
     exists(&app, &name).await?;
     let strategy: Option<Maintenance> = match strategy.as_str() {
         "auto" => None,
@@ -237,10 +235,9 @@ pub(super) async fn set_maintenance(
     ))]
 pub(super) async fn repair(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Admin, &name)?;
     exists(&app, &name).await?;
     begin(
         &app,
@@ -262,10 +259,9 @@ pub(super) async fn repair(
     ))]
 pub(super) async fn compact(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Admin, &name)?;
     exists(&app, &name).await?;
     begin(
         &app,
@@ -286,10 +282,9 @@ pub(super) async fn compact(
     ))]
 pub(super) async fn expire(
     State(app): State<Shared>,
-    caller: Caller,
+    Administers(caller): Administers,
     Segments(name): Segments<String>,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Admin, &name)?;
     exists(&app, &name).await?;
     begin(
         &app,

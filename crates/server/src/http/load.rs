@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::State;
+use axum::http::StatusCode;
 use bytes::BytesMut;
-use esker::{Key, WriteBatch};
+use esker::{Key, Stop, WriteBatch};
 use esker_import::{BATCH_BYTES, BATCH_RECORDS, is_of_record};
 use futures_util::StreamExt;
 use memchr::memchr;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
-use super::extract::{Params, Segments};
-use crate::access::{Caller, Role};
+use super::body::broken;
+use super::extract::{Params, Segments, Writes};
 use crate::problem::Problem;
 
 /// The rejected lines that a report names.
@@ -72,12 +73,11 @@ impl Report {
 )]
 pub(super) async fn load(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Writes,
     Segments(dataset): Segments<String>,
     Params(params): Params<LoadParams>,
     body: Body,
 ) -> Result<Json<Report>, Problem> {
-    caller.may(Role::Write, &dataset)?;
     let ends = app.engine.lasting_request();
     let handle = app.engine.handle(&ends.stop());
     let opened = (app.engine).step(move || Ok(handle.db().dataset::<Key>(&dataset)?));
@@ -86,33 +86,36 @@ pub(super) async fn load(
         dataset: opened.await?,
         params,
         report: Report::default(),
+        stop: ends.stop(),
         line: 0,
     };
     let mut lines = Lines::new(body.into_data_stream(), app.limits.line);
     loop {
-        let batch = lines.batch().await;
-        let (batch, failure) = match batch {
+        let (batch, failure) = match lines.batch().await {
             Ok(batch) => (batch, None),
             Err((batch, problem)) => (batch, Some(problem)),
         };
         let is_last = batch.is_empty();
         if !is_last {
-            load = load.write(batch).await?;
+            let written = load.write(batch).await?;
+            load = written.load;
+            if let Err(problem) = written.result {
+                return Err(load.failed(problem).await);
+            }
         }
         if let Some(problem) = failure {
-            return Err(load.with_report(problem));
+            return Err(load.failed(problem).await);
         }
         if params.strict && load.report.rejected > 0 {
             let detail = "a line is no record of the dataset";
-            let status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
-            return Err(load.with_report(Problem::new(status, "rejected", detail)));
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            return Err(load.failed(Problem::new(status, "rejected", detail)).await);
         }
         if is_last {
             break;
         }
     }
-    let dataset = load.dataset.clone();
-    app.engine.step(move || Ok(dataset.sync()?)).await?;
+    load.sync().await?;
     Ok(Json(load.report))
 }
 
@@ -122,22 +125,44 @@ struct Load {
     dataset: esker::Dataset,
     params: LoadParams,
     report: Report,
+    /// Ends with the request.
+    stop: Stop,
     /// The last line that was read.
     line: u64,
 }
 
+/// What became of a batch.
+struct Written {
+    load: Load,
+    result: Result<(), Problem>,
+}
+
 impl Load {
-    fn with_report(&self, problem: Problem) -> Problem {
-        let report = serde_json::to_value(&self.report).unwrap_or_default();
-        problem.with("report", report)
+    /// Makes what was loaded durable.
+    async fn sync(&self) -> Result<(), Problem> {
+        let dataset = self.dataset.clone();
+        let synced = (self.app.engine).next_step(&self.stop, move || Ok(dataset.sync()?));
+        synced.await
+    }
+
+    /// The problem that ends the load, with a report of what is stored durably.
+    async fn failed(&self, problem: Problem) -> Problem {
+        let problem = match self.sync().await {
+            Ok(()) => problem,
+            Err(failed) => failed.with("durable", false),
+        };
+        match serde_json::to_value(&self.report) {
+            Ok(report) => problem.with("report", report),
+            Err(_) => problem,
+        }
     }
 
     /// Writes a batch of lines on the engine's threads.
-    async fn write(mut self, lines: Vec<Bytes>) -> Result<Load, Problem> {
-        let app = self.app.clone();
-        let step = app.engine.step(move || {
-            self.lines(&lines)?;
-            Ok(self)
+    async fn write(mut self, lines: Vec<Bytes>) -> Result<Written, Problem> {
+        let (app, stop) = (self.app.clone(), self.stop.clone());
+        let step = app.engine.next_step(&stop, move || {
+            let result = self.lines(&lines);
+            Ok(Written { load: self, result })
         });
         step.await
     }
@@ -249,14 +274,13 @@ impl Lines {
             }
             if self.read.len() > self.most {
                 let detail = format!("a line has more than {} bytes", self.most);
-                let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
                 return Err((lines, Problem::new(status, "too-large", detail)));
             }
             match self.body.next().await {
                 Some(Ok(part)) => self.read.extend_from_slice(&part),
                 Some(Err(error)) => {
-                    let detail = format!("the body broke off: {error}");
-                    return Err((lines, Problem::bad_request(detail)));
+                    return Err((lines, broken(&error)));
                 }
                 None => self.is_at_end = true,
             }

@@ -1,12 +1,14 @@
 //! HTTP: the routes, and what each request passes before its handler.
 
 mod batches;
+mod body;
 mod datasets;
 mod document;
 mod extract;
 mod find;
 mod jobs;
 mod load;
+mod origin;
 mod records;
 mod state;
 mod stream;
@@ -14,20 +16,22 @@ mod system;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+pub(crate) use body::Bodies;
 
 use crate::access::{Caller, Tokens};
 use crate::config::{Config, Limits};
@@ -42,12 +46,15 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) pages: Pages,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) bodies: Bodies,
     /// The folder of backups, if there is one.
     pub(crate) backups: Option<PathBuf>,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) logs_requests: bool,
+    /// Origins whose pages may use the server.
+    pub(crate) origins: Vec<String>,
     /// The OpenAPI document.
     pub(crate) document: String,
 }
@@ -115,14 +122,22 @@ pub(crate) fn document() -> Result<String, String> {
 /// The router of a server.
 pub(crate) fn router(app: Shared, config: &Config) -> Router {
     let (router, _) = routes().split_for_parts();
-    let body = DefaultBodyLimit::max(config.limits.body);
     let mut router = router
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .layer(body)
-        .layer(RequestDecompressionLayer::new())
+        // Bodies have their own limits (`body`).
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn(body::decode))
         .layer(RequestBodyTimeoutLayer::new(config.limits.idle))
         .layer(CompressionLayer::new())
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache"),
+        ))
         .layer(from_fn_with_state(app.clone(), identify));
     if let Some(cors) = cors(&config.cors.origins) {
         router = router.layer(cors);
@@ -141,7 +156,7 @@ async fn observe(State(app): State<Shared>, request: Request, next: Next) -> Res
     let response = next.run(request).await;
     let (status, took) = (response.status().as_u16(), begin.elapsed());
     let metrics = &app.metrics;
-    metrics.answered(route.as_deref(), method.as_str(), status, took);
+    metrics.answered(route.as_deref(), &method, status, took);
     if app.logs_requests {
         let millis = took.as_secs_f64() * 1e3;
         tracing::info!(target: "requests", %method, path, status, millis);
@@ -184,7 +199,8 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
                 header::IF_NONE_MATCH,
                 HeaderName::from_static("last-event-id"),
             ])
-            .expose_headers([header::ETAG, header::LOCATION]),
+            .expose_headers([header::ETAG, header::LOCATION, header::RETRY_AFTER])
+            .max_age(Duration::from_secs(600)),
     )
 }
 
@@ -194,6 +210,10 @@ const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
 /// Finds out who makes a request.
 async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let caller = if app.tokens.is_empty() {
+        if !origin::is_own(&request, &app.origins) {
+            let detail = "without tokens, pages of other origins may not use this server";
+            return Problem::forbidden(detail).into_response();
+        }
         Caller::anyone()
     } else {
         match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {

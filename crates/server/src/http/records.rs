@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
-use super::extract::{Body, Expected, Params, Segments, etag, expected, is_known};
+use super::body::Body;
+use super::extract::{Expected, Params, Reads, Segments, Writes, etag, expected, is_known};
+use super::find::check_size;
 use super::stream::raw;
-use crate::access::{Caller, Role};
 use crate::problem::Problem;
 
 const JSON: &str = "application/json";
@@ -25,6 +26,7 @@ const ATTEMPTS: usize = 1000;
 /// Which moment of a dataset is read.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct At {
     /// As it was in the snapshot of this name.
     snapshot: Option<String>,
@@ -50,12 +52,11 @@ fn no_record(dataset: &str, key: &str) -> Problem {
 )]
 pub(super) async fn get(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments((dataset, key)): Segments<(String, String)>,
     Params(at): Params<At>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Read, &dataset)?;
     let record = app.engine.run(move |handle| match &at.snapshot {
         Some(_) => found(
             &handle.moment(&dataset, at.snapshot.as_deref())?,
@@ -66,7 +67,7 @@ pub(super) async fn get(
     });
     let record = record.await?;
     let tag = (header::ETAG, etag(record.seq()));
-    if is_known(&headers, record.seq())? {
+    if is_known(&headers, record.seq()) {
         return Ok((StatusCode::NOT_MODIFIED, [tag]).into_response());
     }
     let of_json = (header::CONTENT_TYPE, JSON.to_string());
@@ -88,33 +89,34 @@ fn found<R: Records + ?Sized>(records: &R, dataset: &str, key: &str) -> Result<R
     ),
     request_body(content = Object, content_type = JSON),
     responses(
-        (status = 204, description = "Stored, durably",
+        (status = 201, description = "Stored, durably; there was no record of this key",
+         headers(("etag" = String, description = "The sequence number of the write"))),
+        (status = 204, description = "Stored, durably, in place of another",
          headers(("etag" = String, description = "The sequence number of the write"))),
         (status = 412, body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn put(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Writes,
     Segments((dataset, key)): Segments<(String, String)>,
     headers: HeaderMap,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Write, &dataset)?;
     let expected = expected(&headers)?;
-    let seq = app.engine.run(move |handle| {
+    let changed = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&dataset)?;
         let key = dataset.parse_key(&key)?;
-        let given = dataset.key_of(&body)?;
+        let given = dataset.key_of(&body.bytes)?;
         if given != key {
             let detail = format!("the record has the key {given}, and the address {key}");
             return Err(Problem::bad_request(detail));
         }
-        changed(&dataset, &key, expected, &mut |_| {
-            Ok(Write::Put(body.to_vec()))
+        changed(&dataset, &key, &expected, &mut |_| {
+            Ok(Write::Put(body.bytes.to_vec()))
         })
     });
-    Ok(written(seq.await?))
+    Ok(written(&changed.await?))
 }
 
 /// Changes a record by a JSON merge patch (RFC 7396). Without a record, the patch makes one.
@@ -126,35 +128,36 @@ pub(super) async fn put(
     ),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
-        (status = 204, description = "Stored, durably",
+        (status = 201, description = "Stored, durably; there was no record of this key",
+         headers(("etag" = String, description = "The sequence number of the write"))),
+        (status = 204, description = "Stored, durably, in place of another",
          headers(("etag" = String, description = "The sequence number of the write"))),
         (status = 412, body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn patch(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Writes,
     Segments((dataset, key)): Segments<(String, String)>,
     headers: HeaderMap,
-    Body(body): Body,
+    body: Body,
 ) -> Result<Response, Problem> {
-    caller.may(Role::Write, &dataset)?;
     let expected = expected(&headers)?;
-    let seq = app.engine.run(move |handle| {
+    let changed = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&dataset)?;
         let key = dataset.parse_key(&key)?;
-        changed(&dataset, &key, expected, &mut |old| {
-            let merged = merge_patch(old.map(Record::json), &body);
+        changed(&dataset, &key, &expected, &mut |old| {
+            let merged = merge_patch(old.map(Record::json), &body.bytes);
             let merged = merged.map_err(Problem::bad_request)?;
             let given = dataset.key_of(&merged)?;
             if given != key {
                 let detail = format!("the patch changes the key {key} to {given}");
                 return Err(Problem::bad_request(detail));
             }
-            Ok(Write::Put(merged))
+            Ok(Write::Replace(merged))
         })
     });
-    Ok(written(seq.await?))
+    Ok(written(&changed.await?))
 }
 
 /// Deletes a record.
@@ -171,16 +174,15 @@ pub(super) async fn patch(
 )]
 pub(super) async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Writes,
     Segments((name, key)): Segments<(String, String)>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    caller.may(Role::Write, &name)?;
     let expected = expected(&headers)?;
     let deleted = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&name)?;
         let parsed = dataset.parse_key(&key)?;
-        changed(&dataset, &parsed, expected, &mut |old| match old {
+        changed(&dataset, &parsed, &expected, &mut |old| match old {
             Some(_) => Ok(Write::Delete),
             None => Err(no_record(&name, &key)),
         })
@@ -191,8 +193,20 @@ pub(super) async fn delete(
 
 /// What a change makes of a record.
 enum Write {
+    /// Whatever the record is.
     Put(Vec<u8>),
+    /// Of the record as it was read.
+    Replace(Vec<u8>),
+    /// The record as it was read.
     Delete,
+}
+
+/// What a change has done.
+struct Changed {
+    /// The number of the write.
+    seq: Option<Seq>,
+    /// True if there was no record before.
+    is_new: bool,
 }
 
 /// Makes a change whose expectation holds at its commit; returns the number of the write. A change
@@ -200,9 +214,9 @@ enum Write {
 fn changed(
     dataset: &esker::Dataset,
     key: &Key,
-    expected: Expected,
+    expected: &Expected,
     change: &mut dyn FnMut(Option<&Record>) -> Result<Write, Problem>,
-) -> Result<Option<Seq>, Problem> {
+) -> Result<Changed, Problem> {
     let failed = || {
         Problem::precondition_failed(match expected {
             Expected::Absent => format!("there is a record with key {key}"),
@@ -212,26 +226,32 @@ fn changed(
     };
     for _ in 0..ATTEMPTS {
         let old = dataset.get(key.clone())?;
-        let holds = match expected {
-            Expected::Anything => true,
-            Expected::Absent => old.is_none(),
-            Expected::Present => old.is_some(),
-            Expected::Seq(seq) => old.as_ref().is_some_and(|old| old.seq() == seq),
-        };
-        if !holds {
+        if !expected.holds(old.as_ref().map(Record::seq)) {
             return Err(failed());
         }
         let mut batch = dataset.batch();
-        match change(old.as_ref())? {
-            Write::Put(json) => batch.put_json(json)?,
-            Write::Delete => batch.delete(key.clone())?,
-        }
+        let depends = match change(old.as_ref())? {
+            Write::Put(json) => {
+                batch.put_json(json)?;
+                *expected != Expected::Anything
+            }
+            Write::Replace(json) => {
+                batch.put_json(json)?;
+                true
+            }
+            Write::Delete => {
+                batch.delete(key.clone())?;
+                true
+            }
+        };
         match &old {
-            Some(old) => batch.if_seq(key.clone(), old.seq())?,
-            None => batch.if_absent(key.clone())?,
+            Some(old) if depends => batch.if_seq(key.clone(), old.seq())?,
+            None if depends => batch.if_absent(key.clone())?,
+            _ => {}
         }
+        let is_new = old.is_none();
         match batch.commit_seq() {
-            Ok(seq) => return Ok(seq),
+            Ok(seq) => return Ok(Changed { seq, is_new }),
             Err(error) if is_overtaken(&error) => {}
             Err(error) => return Err(error.into()),
         }
@@ -247,16 +267,22 @@ fn is_overtaken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
 }
 
-fn written(seq: Option<Seq>) -> Response {
-    match seq {
-        Some(seq) => (StatusCode::NO_CONTENT, [(header::ETAG, etag(seq))]).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
+fn written(changed: &Changed) -> Response {
+    let status = if changed.is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::NO_CONTENT
+    };
+    match changed.seq {
+        Some(seq) => (status, [(header::ETAG, etag(seq))]).into_response(),
+        None => status.into_response(),
     }
 }
 
 /// Which versions are read.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct VersionParams {
     /// How many of the latest versions.
     #[serde(default = "one")]
@@ -296,17 +322,18 @@ pub(super) struct Versions {
 )]
 pub(super) async fn versions(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Reads,
     Segments((dataset, key)): Segments<(String, String)>,
     Params(params): Params<VersionParams>,
 ) -> Result<axum::Json<Versions>, Problem> {
-    caller.may(Role::Read, &dataset)?;
     let most = params.latest.min(app.limits.rows);
     let versions = app.engine.run(move |handle| {
         let records = handle.moment(&dataset, params.snapshot.as_deref())?;
         let key = records.parse_key(&key)?;
         let mut versions = Vec::new();
-        for record in Records::versions(&records, &key, params.at, most)? {
+        let found = Records::versions(&records, &key, params.at, most)?;
+        check_size(found.iter())?;
+        for record in found {
             let (seq, record) = (record.seq(), raw(record.json())?);
             versions.push(Version { seq, record });
         }

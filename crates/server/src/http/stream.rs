@@ -79,7 +79,7 @@ struct Rest {
     app: Shared,
     rows: Option<Box<dyn Steps>>,
     /// Ends the calls of the answer when the client has gone.
-    _ends: EndWithRequest,
+    ends: EndWithRequest,
 }
 
 /// Streams rows as NDJSON. The first step is made before the answer begins, so that a request that
@@ -90,18 +90,17 @@ pub(super) async fn ndjson(
     ends: EndWithRequest,
     rows: Box<dyn Steps>,
 ) -> Result<Response, Problem> {
-    let (first, rows) = app.engine.step(move || step(rows)).await?;
-    let rest = Rest {
-        app,
-        rows,
-        _ends: ends,
-    };
+    let (first, rows) = (app.engine)
+        .next_step(&ends.stop(), move || step(rows))
+        .await?;
+    let rest = Rest { app, rows, ends };
     let steps = stream::unfold((Some(first), rest), |(first, mut rest)| async move {
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, rest)));
         }
         let rows = rest.rows.take()?;
-        match rest.app.engine.step(move || step(rows)).await {
+        let stop = rest.ends.stop();
+        match rest.app.engine.next_step(&stop, move || step(rows)).await {
             Ok((bytes, rows)) => {
                 rest.rows = rows;
                 Some((Ok(Bytes::from(bytes)), (None, rest)))

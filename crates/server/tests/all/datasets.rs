@@ -77,7 +77,7 @@ fn what_was_written_is_there_when_the_server_starts_again() {
     let served = Served::new();
     served.create("visits", json!({"key": "id:int"}));
     let put = served.send("PUT /v1/datasets/visits/records/1", &[], b"{\"id\": 1}");
-    assert_eq!(put.status, 204);
+    assert_eq!(put.status, 201);
     let dir = served.stop();
     let served = Served::over(dir, esker_server::Config::default());
     assert_eq!(

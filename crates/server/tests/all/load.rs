@@ -77,3 +77,60 @@ fn a_line_beyond_the_limit_ends_the_load() {
     assert_eq!((reply.status, reply.problem().as_str()), (413, "too-large"));
     assert_eq!(reply.value()["report"]["loaded"], 1);
 }
+
+fn gzip(text: &str) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn bodies_may_be_compressed() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    // Files that were joined are one body.
+    let joined = [gzip("{\"id\":1}\n"), gzip("{\"id\":2}\n")].concat();
+    let loaded = served.send(LOAD, &[("content-encoding", "GZIP")], &joined);
+    assert_eq!(loaded.value()["loaded"], 2, "{}", loaded.text());
+    let zstd = zstd::encode_all("{\"id\":3}\n".as_bytes(), 1).unwrap();
+    let loaded = served.send(LOAD, &[("content-encoding", "zstd")], &zstd);
+    assert_eq!(loaded.value()["loaded"], 1, "{}", loaded.text());
+    let cut = &joined[..joined.len() - 10];
+    let broken = served.send(LOAD, &[("content-encoding", "gzip")], cut);
+    assert_eq!(
+        (broken.status, broken.value()["report"]["loaded"].as_u64()),
+        (400, Some(1))
+    );
+    let unknown = served.send(LOAD, &[("content-encoding", "br")], b"x");
+    assert_eq!(
+        (unknown.status, unknown.problem().as_str()),
+        (415, "no-coding")
+    );
+    let compressed = [("accept-encoding", "gzip")];
+    let all = served.send(
+        "GET /v1/datasets/visits/records?order=key",
+        &compressed,
+        b"",
+    );
+    assert_eq!(all.header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn a_small_body_that_becomes_large_is_refused() {
+    let mut config = esker_server::Config::default();
+    config.limits.body = 1 << 20;
+    let served = Served::with(config);
+    served.create("visits", json!({"key": "id:int"}));
+    let bomb = gzip(&format!(
+        "{{\"id\":1,\"text\":\"{}\"}}",
+        "x".repeat(16 << 20)
+    ));
+    assert!(bomb.len() < 1 << 20);
+    let put = "PUT /v1/datasets/visits/records/1";
+    let refused = served.send(put, &[("content-encoding", "gzip")], &bomb);
+    assert_eq!(
+        (refused.status, refused.problem().as_str()),
+        (413, "too-large")
+    );
+}

@@ -36,6 +36,8 @@ fn a_client_that_does_not_finish_its_headers_or_its_body_is_cut_off() {
     let served = Served::with(config);
     served.create("visits", json!({"key": "id:int"}));
     for begun in [
+        "",
+        "PRI * HTTP/2",
         "GET /healthz HTTP/1.1\r\nhost: x\r\n",
         "PUT /v1/datasets/visits/records/1 HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"id\"",
         "POST /v1/datasets/visits/records HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"id\":1}\n",
@@ -95,7 +97,7 @@ fn metrics_count_requests_and_the_store() {
     served.ask("GET /v1/datasets/nothing");
     let metrics = served.ask("GET /metrics").text();
     for line in [
-        "esker_http_requests_total{route=\"/v1/datasets/{dataset}/records/{key}\",method=\"PUT\",status=\"204\"} 1",
+        "esker_http_requests_total{route=\"/v1/datasets/{dataset}/records/{key}\",method=\"PUT\",status=\"201\"} 1",
         "esker_http_requests_total{route=\"/v1/datasets/{dataset}\",method=\"GET\",status=\"404\"} 1",
         "esker_tree_memtable_bytes{dataset=\"visits\",tree=\"data\"}",
         "esker_store_batches_total",

@@ -77,7 +77,7 @@ fn what_a_caller_may_not_read_does_not_exist_for_it() {
         "PUT /v1/datasets/tmp-1/records/1",
         json!({"id": 1}),
     );
-    assert_eq!(put.status, 204);
+    assert_eq!(put.status, 201);
     let writes = json!({"writes": [
         {"op": "put", "dataset": "tmp-1", "record": {"id": 2}},
         {"op": "put", "dataset": "secret", "record": {"id": 2}},
@@ -98,6 +98,38 @@ fn what_a_caller_may_not_read_does_not_exist_for_it() {
     );
     let drop = send(&served, "writer", "DELETE /v1/datasets/tmp-1", json!(null));
     assert_eq!(drop.status, 403);
+}
+
+#[test]
+fn pages_of_other_origins_may_not_use_an_open_server() {
+    let served = Served::new();
+    for headers in [
+        [("origin", "https://example.org")],
+        [("sec-fetch-site", "cross-site")],
+        [("host", "example.org:7700")],
+    ] {
+        let reply = served.send("POST /v1/compact", &headers, b"");
+        assert_eq!((reply.status, reply.problem().as_str()), (403, "forbidden"));
+    }
+    assert_eq!(served.ask("POST /v1/compact").status, 202);
+}
+
+#[test]
+fn rights_are_checked_before_a_body_is_read() {
+    let served = served();
+    // It would be no record, and no document.
+    for ask in [
+        "PUT /v1/datasets/visits/records/1",
+        "POST /v1/datasets/visits/records",
+        "POST /v1/datasets/visits/indexes",
+        "POST /v1/batch",
+    ] {
+        let headers = [
+            ("authorization", "Bearer reader"),
+            ("content-encoding", "gzip"),
+        ];
+        assert_eq!(served.send(ask, &headers, b"nonsense").status, 403, "{ask}");
+    }
 }
 
 #[test]
