@@ -7,9 +7,14 @@ use esker::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// An error for a client.
+/// An error for a client. It is small, since each call may return one.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-pub(crate) struct Problem {
+#[serde(transparent)]
+pub(crate) struct Problem(#[schema(inline)] Box<Details>);
+
+/// What an error says.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+struct Details {
     /// What kind of problem it is, in words with hyphens: `unknown-dataset`.
     #[serde(rename = "type")]
     kind: String,
@@ -35,14 +40,14 @@ fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S:
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Problem {
-        Problem {
+        Problem(Box::new(Details {
             kind: kind.to_string(),
             status,
             title: status.canonical_reason().unwrap_or("Error").to_string(),
             detail: detail.into(),
             more: Map::new(),
             retry_after: None,
-        }
+        }))
     }
 
     /// What a client sent is not valid.
@@ -77,19 +82,13 @@ impl Problem {
 
     /// There is too much to do: the client should come back after some seconds.
     pub(crate) fn busy(detail: impl Into<String>, seconds: u32) -> Problem {
-        Problem {
-            retry_after: Some(seconds),
-            ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
-        }
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).after(seconds)
     }
 
     /// The caller asks too often, or has too many of something: it should come back after some
     /// seconds.
     pub(crate) fn too_many(detail: impl Into<String>, seconds: u32) -> Problem {
-        Problem {
-            retry_after: Some(seconds),
-            ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
-        }
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail).after(seconds)
     }
 
     /// A failed assumption of the server's own.
@@ -97,18 +96,23 @@ impl Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
     }
 
+    fn after(mut self, seconds: u32) -> Problem {
+        self.0.retry_after = Some(seconds);
+        self
+    }
+
     /// The problem with a further member.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
-        self.more.insert(name.to_string(), value.into());
+        self.0.more.insert(name.to_string(), value.into());
         self
     }
 
     pub(crate) fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     pub(crate) fn detail(&self) -> &str {
-        &self.detail
+        &self.0.detail
     }
 }
 
@@ -175,11 +179,11 @@ impl From<esker::schema::ModelError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status;
+        let status = self.0.status;
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
-            tracing::error!(kind = %self.kind, "{}", self.detail);
+            tracing::error!(kind = %self.0.kind, "{}", self.0.detail);
         }
-        let retry_after = self.retry_after;
+        let retry_after = self.0.retry_after;
         let mut response = (status, Json(json!(self))).into_response();
         let headers = response.headers_mut();
         let of_problems = HeaderValue::from_static("application/problem+json");

@@ -63,15 +63,22 @@ where
     }
 }
 
-/// The rows that one step finds, and whether there may be more.
-fn step(mut rows: Box<dyn Steps>) -> Result<(Vec<u8>, Option<Box<dyn Steps>>), Problem> {
-    let mut out = Vec::with_capacity(STEP + (STEP >> 2));
-    while out.len() < STEP {
-        if !rows.next(&mut out)? {
-            return Ok((out, None));
+/// What a step has found.
+struct Found {
+    bytes: Vec<u8>,
+    /// What is left, if there may be more.
+    rest: Option<Box<dyn Steps>>,
+}
+
+fn step(mut rows: Box<dyn Steps>) -> Result<Found, Problem> {
+    let mut bytes = Vec::with_capacity(STEP + (STEP >> 2));
+    while bytes.len() < STEP {
+        if !rows.next(&mut bytes)? {
+            return Ok(Found { bytes, rest: None });
         }
     }
-    Ok((out, Some(rows)))
+    let rest = Some(rows);
+    Ok(Found { bytes, rest })
 }
 
 /// What is left of an answer.
@@ -90,7 +97,7 @@ pub(super) async fn ndjson(
     ends: EndWithRequest,
     rows: Box<dyn Steps>,
 ) -> Result<Response, Problem> {
-    let (first, rows) = (app.engine)
+    let Found { bytes, rest } = (app.engine)
         .next_step(&ends.stop(), move || step(rows))
         .await?;
     let rest = Rest { app, rows, ends };
@@ -101,9 +108,9 @@ pub(super) async fn ndjson(
         let rows = rest.rows.take()?;
         let stop = rest.ends.stop();
         match rest.app.engine.next_step(&stop, move || step(rows)).await {
-            Ok((bytes, rows)) => {
-                rest.rows = rows;
-                Some((Ok(Bytes::from(bytes)), (None, rest)))
+            Ok(found) => {
+                rest.rows = found.rest;
+                Some((Ok(Bytes::from(found.bytes)), (None, rest)))
             }
             Err(problem) => {
                 tracing::warn!("an answer broke off: {}", problem.detail());
