@@ -97,11 +97,15 @@ pub(super) async fn ndjson(
     ends: EndWithRequest,
     rows: Box<dyn Steps>,
 ) -> Result<Response, Problem> {
-    let Found { bytes, rest } = (app.engine)
+    let first = (app.engine)
         .next_step(&ends.stop(), move || step(rows))
         .await?;
-    let rest = Rest { app, rows, ends };
-    let steps = stream::unfold((Some(first), rest), |(first, mut rest)| async move {
+    let rest = Rest {
+        app,
+        rows: first.rest,
+        ends,
+    };
+    let steps = stream::unfold((Some(first.bytes), rest), |(first, mut rest)| async move {
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, rest)));
         }
