@@ -65,6 +65,7 @@ mod operations;
 mod search;
 
 pub use broker::{Broker, ReadStats};
+pub use consumers::fence::{Fence, FenceEvent};
 pub use consumers::follow::Follow;
 pub use consumers::inbox::{Inbox, Notifier};
 pub use consumers::repeated_queries::{OnMatch, RepeatedQueries};

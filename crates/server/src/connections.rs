@@ -25,6 +25,7 @@ use tower_service::Service;
 
 use crate::config::Limits;
 use crate::http::Shared;
+use crate::live::Connection;
 use crate::problem::Problem;
 use crate::rates::Rates;
 use crate::tls::{Certificate, is_usual};
@@ -111,6 +112,7 @@ impl Connections {
                 rates: self.rates.clone(),
                 peer,
                 asked: Arc::default(),
+                streams: Connection::default(),
             };
             let accepted = Accepted {
                 peer,
@@ -176,18 +178,25 @@ impl Accepted {
             .max_send_buf_size(SEND_BUFFER)
             .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX));
         let asked = self.service.asked.clone();
+        let streams = self.service.streams.clone();
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), self.service);
         self.app.metrics.connections.inc();
         let mut connection = pin!(self.watcher.watch(connection.into_owned()));
-        // Before the first request nothing else limits how long a client may say nothing.
-        let ended = tokio::select! {
-            ended = &mut connection => Some(ended),
-            () = sleep(limits.idle) => None,
+        let requests = async {
+            // Before the first request nothing else limits how long a client may say nothing.
+            let ended = tokio::select! {
+                ended = &mut connection => Some(ended),
+                () = sleep(limits.idle) => None,
+            };
+            match ended {
+                Some(ended) => ended,
+                None if asked.load(Ordering::Relaxed) => connection.await,
+                None => Ok(()),
+            }
         };
-        let ended = match ended {
-            Some(ended) => ended,
-            None if asked.load(Ordering::Relaxed) => connection.await,
-            None => Ok(()),
+        let ended = tokio::select! {
+            ended = requests => ended,
+            () = self.app.live.is_stuck(&streams) => Ok(()),
         };
         if let Err(error) = ended {
             tracing::debug!(peer = %self.peer, "connection: {error}");
@@ -204,6 +213,7 @@ struct Routes {
     peer: SocketAddr,
     /// Set at the first request.
     asked: Arc<AtomicBool>,
+    streams: Connection,
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -213,7 +223,8 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     type Error = Infallible;
     type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        request.extensions_mut().insert(self.streams.clone());
         self.asked.store(true, Ordering::Relaxed);
         if let Err(seconds) = self.rates.check(self.peer.ip()) {
             let problem = Problem::too_many("you make too many requests", seconds);

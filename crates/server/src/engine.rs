@@ -243,6 +243,19 @@ impl Engine {
         (run.await).map_err(|_| Problem::internal("the call of the store has failed"))?
     }
 
+    /// Runs a call on a thread of the pool, however many wait and as long as it takes: for streams,
+    /// which are bounded themselves, and keep what they have meanwhile.
+    ///
+    /// # Errors
+    /// 500 if the call panics; 503 at the end of the server.
+    pub(crate) async fn step_in_turn<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let thread = acquired(&self.threads).await?;
+        self.on(thread, || Ok(call())).await
+    }
+
     /// Waits for one of the permits, for as long as a request may take.
     async fn wait(&self, permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
         if let Ok(permit) = permits.clone().try_acquire_owned() {

@@ -11,6 +11,7 @@ mod connections;
 mod engine;
 mod http;
 mod jobs;
+mod live;
 mod metrics;
 mod pages;
 mod problem;

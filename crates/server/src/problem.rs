@@ -107,6 +107,17 @@ impl Problem {
         self
     }
 
+    /// The problem with another text for people.
+    pub(crate) fn saying(mut self, detail: impl Into<String>) -> Problem {
+        self.0.detail = detail.into();
+        self
+    }
+
+    /// What kind of problem it is.
+    pub(crate) fn kind(&self) -> &str {
+        &self.0.kind
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }

@@ -15,6 +15,7 @@ use crate::connections::Connections;
 use crate::engine::Engine;
 use crate::http::{App, Bodies, Shared, document, router};
 use crate::jobs::Jobs;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::tls::Certificate;
@@ -104,6 +105,7 @@ impl Server {
             jobs: Arc::new(Jobs::default()),
             bodies: Bodies::default(),
             backups: config.backups.clone(),
+            live: Live::new(config.limits.subscriptions),
             tokens,
             limits: config.limits.clone(),
             metrics: Metrics::default(),
@@ -135,11 +137,13 @@ impl Server {
     pub async fn stop(self) -> esker::Result<()> {
         // A listener that has ended already does not hear it.
         let _ = self.end.send(());
+        self.app.live.end();
         self.app.jobs.cancel_all();
         let _ = self.accepting.await;
         // Requests that were running may have begun further jobs.
         self.app.jobs.cancel_all();
         let app = self.app;
+        app.live.all_ended().await;
         let closed = tokio::task::spawn_blocking(move || app.engine.close()).await;
         closed.unwrap_or(Err(esker::Error::Closed))
     }

@@ -10,6 +10,7 @@ use crate::forms::element::Element;
 use crate::forms::message::{Notification, Subscribed, Subscription, bad_input};
 use crate::lists::directory::{encode_subscription, subscription_key};
 use crate::search::prepared::PreparedSubscription;
+use crate::search::publications::Page;
 
 impl Broker {
     /// Stores a subscription, unless it ends in the past, and returns the earlier publications that
@@ -60,6 +61,48 @@ impl Broker {
         let prepared = inner.prepare(subscription)?;
         let view = inner.view(&inner.store.snapshot())?;
         inner.past_publications(&view, &prepared)
+    }
+
+    /// As [`Broker::query`], but only publications with numbers greater than `after`, and at most
+    /// `most`, the oldest. A reader that continues after the last number of each page receives
+    /// each publication once. Every page reads the lists from their newest publication on, so
+    /// pages should be large.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription, Time};
+    ///
+    /// let db = PubSub::create_or_open(dir.path(), esker::Options::default())?;
+    /// let broker = Broker::create_or_open(&db, Config::new())?;
+    /// for lanes in ["1", "2", "3"] {
+    ///     broker.publish(&Publication::new("a7".parse()?, lanes))?;
+    /// }
+    /// let all = Subscription::to("a7".parse()?).from(Time::MIN);
+    /// let first = broker.query_after(&all, 0, 2)?;
+    /// let second = broker.query_after(&all, first[1].seq, 2)?;
+    /// assert_eq!((first.len(), second[0].body.as_slice()), (2, &b"3"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Broker::query`].
+    pub fn query_after(
+        &self,
+        subscription: &Subscription,
+        after: Seq,
+        most: usize,
+    ) -> Result<Vec<Notification>> {
+        let inner = &*self.inner;
+        let prepared = inner.prepare(subscription)?;
+        let view = inner.view(&inner.store.snapshot())?;
+        let page = Page {
+            after,
+            max_len: most,
+            ..Page::ALL
+        };
+        inner.page(&view, &prepared, page)
     }
 }
 

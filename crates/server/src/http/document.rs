@@ -18,6 +18,7 @@ use crate::problem::Problem;
         (name = "records", description = "Single records"),
         (name = "queries", description = "Records by conditions"),
         (name = "datasets", description = "Datasets and their definitions"),
+        (name = "live", description = "Changes and topics as they happen"),
         (name = "jobs", description = "Long operations, with progress"),
         (name = "state", description = "Statistics, advice, snapshots"),
         (name = "system", description = "The server itself")

@@ -7,6 +7,7 @@ mod document;
 mod extract;
 mod find;
 mod jobs;
+mod live;
 mod load;
 mod origin;
 mod records;
@@ -37,6 +38,7 @@ use crate::access::{Caller, Tokens};
 use crate::config::{Config, Limits};
 use crate::engine::Engine;
 use crate::jobs::Jobs;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::problem::Problem;
@@ -49,6 +51,7 @@ pub(crate) struct App {
     pub(crate) bodies: Bodies,
     /// The folder of backups, if there is one.
     pub(crate) backups: Option<PathBuf>,
+    pub(crate) live: Live,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
@@ -106,6 +109,15 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(state::snapshots))
         .routes(routes!(state::keep_snapshot, state::drop_snapshot))
         .routes(routes!(state::caller))
+        .routes(routes!(live::changes::changes))
+        .routes(routes!(live::fence::fence))
+        .routes(routes!(live::consumers::list))
+        .routes(routes!(live::consumers::forget))
+        .routes(routes!(live::consumers::acknowledge))
+        .routes(routes!(live::topics::list))
+        .routes(routes!(live::topics::publish))
+        .routes(routes!(live::topics::records))
+        .routes(routes!(live::subscribe::subscribe))
         .routes(routes!(system::health))
         .routes(routes!(system::ready))
         .routes(routes!(system::metrics))

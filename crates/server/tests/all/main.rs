@@ -4,10 +4,14 @@
 mod architecture;
 mod common;
 mod datasets;
+mod events;
+mod fence;
 mod find;
 mod jobs;
+mod live;
 mod load;
 mod model;
 mod records;
 mod tls;
 mod tokens;
+mod topics;

@@ -1,0 +1,132 @@
+//! Live: changes of datasets, their consumers, fences and topics, as server-sent events and over
+//! WebSocket.
+
+pub(super) mod changes;
+pub(super) mod consumers;
+pub(super) mod fence;
+mod message;
+mod socket;
+mod sse;
+mod stream;
+pub(super) mod subscribe;
+pub(super) mod topics;
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use esker::{AreaExpr, ChangesFrom, Expr, Position, Predicate, Seq};
+
+use crate::live::Connection;
+use crate::problem::Problem;
+
+/// The content type of server-sent events.
+const EVENTS: &str = "text/event-stream";
+
+impl<S: Send + Sync> FromRequestParts<S> for Connection {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &S,
+    ) -> Result<Connection, std::convert::Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
+/// The id of the last event that a client has received.
+///
+/// # Errors
+/// 400 if it is no text.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(None);
+    };
+    let text = value.to_str().map(str::trim);
+    let text = text.map_err(|_| Problem::bad_request("Last-Event-ID is no id of an event"))?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// A position, as the id of an event has it.
+fn position(text: &str) -> Result<Position, Problem> {
+    text.parse().map_err(Problem::bad_request)
+}
+
+/// Where changes begin: `now`, `oldest`, a sequence number or a position.
+fn changes_from(text: &str) -> Result<ChangesFrom, Problem> {
+    match text {
+        "now" => Ok(ChangesFrom::Now),
+        "oldest" => Ok(ChangesFrom::Oldest),
+        other => match other.parse::<Seq>() {
+            Ok(seq) => Ok(ChangesFrom::Seq(seq)),
+            Err(_) => other.parse().map(ChangesFrom::Position).map_err(|_| {
+                let detail =
+                    format!("from `{other}`: give now, oldest, a sequence number or a position");
+                Problem::bad_request(detail)
+            }),
+        },
+    }
+}
+
+/// An area as conditions have it: `rect(W,S,E,N)`, `circle(LON,LAT,METRES)`, `polygon(...)`; or a
+/// GeoJSON text.
+///
+/// # Errors
+/// 400.
+fn area(text: &str) -> Result<AreaExpr, Problem> {
+    let text = text.trim();
+    if text.starts_with('{') {
+        return Ok(AreaExpr::geojson(text));
+    }
+    let condition = format!("within(at, {text})").parse::<Expr>();
+    let condition = condition.map_err(|error| Problem::from(esker::Error::from(error)))?;
+    match condition.tests().as_slice() {
+        [(_, Predicate::Within(area))] if condition.needs_all_tests() => Ok(area.clone()),
+        _ => Err(Problem::bad_request(format!(
+            "area `{text}`: give rect(W,S,E,N), circle(LON,LAT,METRES), polygon(...) or GeoJSON"
+        ))),
+    }
+}
+
+/// A time such as `30s`.
+fn duration(name: &str, text: &str) -> Result<std::time::Duration, Problem> {
+    let parsed = esker::units::parse_duration(text);
+    parsed.map_err(|why| Problem::bad_request(format!("{name}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_are_read_and_nothing_else() {
+        let rect = area(" rect(1, 2, 3, 4)").unwrap();
+        assert_eq!(rect, AreaExpr::rect(1.0, 2.0, 3.0, 4.0));
+        assert!(matches!(
+            area("{\"type\": \"Polygon\"}"),
+            Ok(AreaExpr::Polygon(_))
+        ));
+        for wrong in [
+            "",
+            "rect(1,2,3)",
+            "1,2,3,4",
+            "rect(1,2,3,4)) and within(b, rect(1,2,3,4)",
+            "rect(1,2,3,4)) or x = 1 or (y = 1",
+        ] {
+            assert!(area(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn beginnings_of_changes_are_read() {
+        assert_eq!(changes_from("now").ok(), Some(ChangesFrom::Now));
+        assert_eq!(changes_from("oldest").ok(), Some(ChangesFrom::Oldest));
+        assert_eq!(changes_from("12").ok(), Some(ChangesFrom::Seq(12)));
+        let position = Position {
+            history: 7,
+            seq: 12,
+        };
+        let from = changes_from(&position.to_string()).ok();
+        assert_eq!(from, Some(ChangesFrom::Position(position)));
+        assert!(changes_from("then").is_err());
+    }
+}

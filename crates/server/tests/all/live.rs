@@ -1,0 +1,596 @@
+//! Changes of datasets and their consumers over HTTP.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use esker_server::{Config, Role, TokenSettings, hash_of};
+use serde_json::{Value, json};
+
+use crate::common::{Served, encoded};
+use crate::events::{Events, Sent, wait_until};
+
+const CHANGES: &str = "/v1/datasets/visits/changes";
+
+fn served() -> Served {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int", "old_records": true}));
+    served.create("other", json!({"key": "id:int"}));
+    served
+}
+
+fn put(served: &Served, id: u64, n: u64) {
+    let record = json!({"id": id, "n": n}).to_string();
+    let at = format!("PUT /v1/datasets/visits/records/{id}");
+    assert_eq!(served.send(&at, &[], record.as_bytes()).status, 204);
+}
+
+fn load(served: &Served, ids: std::ops::Range<u64>, padding: usize) {
+    let padding = "x".repeat(padding);
+    for from in ids.clone().step_by(500) {
+        let lines = (from..(from + 500).min(ids.end))
+            .map(|id| json!({"id": id, "n": id % 10, "padding": padding}).to_string());
+        let lines: Vec<String> = lines.collect();
+        let ask = "POST /v1/datasets/visits/records";
+        let loaded = served.send(ask, &[], lines.join("\n").as_bytes());
+        assert_eq!(loaded.status, 200, "{}", loaded.text());
+    }
+}
+
+fn seqs(sent: &[Sent]) -> Vec<u64> {
+    let of = |sent: &Sent| sent.data["seq"].as_u64().unwrap();
+    sent.iter().map(of).collect()
+}
+
+fn keys(sent: &[Sent]) -> Vec<u64> {
+    let of = |sent: &Sent| sent.data["key"].as_u64().unwrap();
+    sent.iter().map(of).collect()
+}
+
+#[test]
+fn changes_come_as_the_command_line_prints_them() {
+    let served = served();
+    let mut events = Events::after(&served, CHANGES, None);
+    assert!(
+        events
+            .headers
+            .contains(&"content-type: text/event-stream".to_string())
+    );
+    put(&served, 1, 7);
+    let record = b"{\"id\": 1,\n \"n\": 8}";
+    let at = "/v1/datasets/visits/records/1";
+    assert_eq!(served.send(&format!("PUT {at}"), &[], record).status, 204);
+    assert_eq!(served.ask(&format!("DELETE {at}")).status, 204);
+    let found = events.take(3);
+    let seq = |at: usize| &found[at].data["seq"];
+    assert_eq!(found[0].event, "put");
+    assert_eq!(
+        found[0].data,
+        json!({"seq": seq(0), "change": "put", "key": 1, "record": {"id": 1, "n": 7}})
+    );
+    assert_eq!(found[1].data["record"], json!({"id": 1, "n": 8}));
+    assert_eq!(found[2].event, "delete");
+    assert_eq!(
+        found[2].data,
+        json!({"seq": seq(2), "change": "delete", "key": 1})
+    );
+    for one in &found {
+        let (_, seq) = one.id.as_ref().unwrap().split_once('-').unwrap();
+        assert_eq!(seq, one.data["seq"].to_string());
+    }
+    let old = Events::after(&served, &format!("{CHANGES}?old=true&from=oldest"), None).take(3);
+    assert!(old[0].data.get("old").is_none());
+    assert_eq!(old[1].data["old"], json!({"id": 1, "n": 7}));
+    assert_eq!(old[2].data["old"], json!({"id": 1, "n": 8}));
+    let from = format!("{CHANGES}?from={}", seq(0));
+    assert_eq!(
+        seqs(&Events::after(&served, &from, None).take(2)),
+        seqs(&found[1..])
+    );
+    let from = format!("{CHANGES}?from={}", found[1].id.as_ref().unwrap());
+    assert_eq!(
+        seqs(&Events::after(&served, &from, None).take(1)),
+        seqs(&found[2..])
+    );
+}
+
+#[test]
+fn a_reader_that_is_cut_at_any_place_receives_each_change_once() {
+    let served = served();
+    let total = 400;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for id in 0..total / 4 {
+                put(&served, id, id % 10);
+                let batch = json!({"writes": [
+                    {"op": "put", "dataset": "visits", "record": {"id": 1000 + id, "n": 1}},
+                    {"op": "put", "dataset": "other", "record": {"id": id}},
+                    {"op": "delete", "dataset": "visits", "key": id.to_string()},
+                    {"op": "put", "dataset": "visits", "record": {"id": 2000 + id, "n": 1}},
+                ]});
+                assert_eq!(served.json("POST /v1/batch", &batch).status, 200);
+            }
+        });
+        let mut found = Vec::new();
+        let mut last_id = None;
+        let mut random = fastrand::Rng::with_seed(7);
+        let begins = format!("{CHANGES}?from=oldest");
+        while (found.len() as u64) < total {
+            let mut events = Events::after(&served, &begins, last_id.as_deref());
+            let left = total as usize - found.len();
+            found.extend(events.take(random.usize(0..20).min(left)));
+            // What was sent and not read, half an event perhaps, is lost with the connection.
+            last_id = events.last_id.clone();
+        }
+        let all = Events::after(&served, &begins, None).take(total as usize);
+        assert_eq!(found, all);
+        assert!(seqs(&all).is_sorted_by(|a, b| a < b));
+        let own = |at: u64| [at, 1000 + at, at, 2000 + at];
+        let wanted: Vec<u64> = (0..total / 4).flat_map(own).collect();
+        assert_eq!(keys(&all), wanted);
+    });
+}
+
+#[test]
+fn a_reader_that_is_cut_before_its_first_event_misses_nothing() {
+    let served = served();
+    let place = Events::after(&served, CHANGES, None).begin();
+    put(&served, 1, 1);
+    put(&served, 2, 1);
+    let mut events = Events::after(&served, CHANGES, Some(&place));
+    assert_eq!(keys(&events.take(2)), [1, 2]);
+}
+
+#[test]
+fn conditions_admit_the_new_record_and_with_old_records_the_old_one() {
+    let served = served();
+    for (id, n) in [(1, 1), (2, 9), (1, 9), (2, 1), (2, 2), (3, 9)] {
+        put(&served, id, n);
+    }
+    served.ask("DELETE /v1/datasets/visits/records/3");
+    put(&served, 4, 9);
+    let asked = format!("{CHANGES}?from=oldest&where={}", encoded("n > 5"));
+    let found = Events::after(&served, &asked, None).take(4);
+    assert_eq!(keys(&found), [2, 1, 3, 4]);
+    let found = Events::after(&served, &format!("{asked}&old=true"), None).take(6);
+    let of = |sent: &Sent| format!("{}{}", sent.event, sent.data["key"]);
+    let found: Vec<String> = found.iter().map(of).collect();
+    assert_eq!(found, ["put2", "put1", "put2", "put3", "delete3", "put4"]);
+}
+
+#[test]
+fn requests_that_cannot_be_served_are_problems_before_the_stream() {
+    let served = served();
+    put(&served, 1, 1);
+    for (path, status, kind) in [
+        ("visits/changes?from=then", 400, "bad-input"),
+        ("visits/changes?where=n%20%3E", 400, "bad-input"),
+        ("visits/changes?deadline=3s", 400, "bad-input"),
+        ("visits/changes?consumer=", 400, "bad-input"),
+        ("visits/changes?consumer=a&deadline=3", 400, "bad-input"),
+        ("nothing/changes", 404, "unknown-dataset"),
+        ("other/changes?old=true", 409, "no-old-records"),
+        ("other/changes?old=true&consumer=a", 409, "no-old-records"),
+        (
+            "visits/changes?from=0123456789abcdef-1",
+            409,
+            "other-history",
+        ),
+        ("visits/changes?from=100000", 409, "other-history"),
+    ] {
+        let mut events = Events::open(&served, &format!("/v1/datasets/{path}"), &[]);
+        assert_eq!(
+            (events.status, &events.problem()["type"]),
+            (status, &json!(kind)),
+            "{path}"
+        );
+    }
+    let mut events = Events::open(&served, CHANGES, &["last-event-id: nonsense"]);
+    assert_eq!(
+        (events.status, &events.problem()["type"]),
+        (400, &json!("bad-input"))
+    );
+    let consumers = served.ask("GET /v1/datasets/other/consumers").value();
+    assert_eq!(consumers["consumers"], json!([]));
+}
+
+#[test]
+fn a_position_that_has_expired_is_gone() {
+    let served = served();
+    put(&served, 1, 1);
+    let first = Events::after(&served, &format!("{CHANGES}?from=oldest"), None).take(1);
+    load(&served, 0..2000, 100);
+    // A clean end flushes what the log has.
+    let served = Served::over(served.stop(), Config::default());
+    put(&served, 2, 1);
+    let header = format!("last-event-id: {}", first[0].id.as_ref().unwrap());
+    let mut events = Events::open(&served, CHANGES, &[&header]);
+    assert_eq!(events.status, 410);
+    let problem = events.problem();
+    assert_eq!(problem["type"], "position-expired");
+    let oldest = problem["oldest"].as_str().unwrap();
+    let from = format!("{CHANGES}?from={oldest}");
+    assert_eq!(keys(&Events::after(&served, &from, None).take(1)), [2]);
+}
+
+#[test]
+fn a_reader_that_is_too_slow_for_the_log_gets_an_error_event() {
+    let config = Config {
+        memory: 8 << 20,
+        ..Config::default()
+    };
+    let served = Served::with(config);
+    served.create("visits", json!({"key": "id:int"}));
+    let mut events = Events::after(&served, CHANGES, None);
+    events.begin();
+    let mut loaded = 0;
+    let from = format!("{CHANGES}?from=0");
+    // Until the log is cut, and then so much that buffers cannot have it all.
+    wait_until("the log is cut", || {
+        load(&served, loaded..loaded + 4000, 1000);
+        loaded += 4000;
+        Events::open(&served, &from, &[]).status == 410
+    });
+    load(&served, loaded..loaded + 40_000, 1000);
+    let rest = events.rest();
+    let (last, changes) = rest.split_last().unwrap();
+    assert_eq!(
+        (last.event.as_str(), &last.data["type"]),
+        ("error", &json!("position-expired"))
+    );
+    assert_eq!(last.data["status"], 410);
+    assert!(
+        keys(changes).iter().copied().eq(0..changes.len() as u64),
+        "a gap before the error"
+    );
+}
+
+fn consumer(served: &Served, name: &str) -> Value {
+    let listed = served.ask("GET /v1/datasets/visits/consumers").value();
+    let all = listed["consumers"].as_array().unwrap();
+    let found = all.iter().find(|one| one["name"] == name);
+    found.cloned().unwrap_or(Value::Null)
+}
+
+fn acknowledge(served: &Served, name: &str, id: &Value) -> crate::common::Reply {
+    let at = format!("POST /v1/datasets/visits/consumers/{name}/ack");
+    served.json(&at, &json!({ "id": id }))
+}
+
+fn id(sent: &Sent) -> String {
+    sent.id.clone().unwrap()
+}
+
+#[test]
+fn a_consumer_moves_by_acknowledgements_alone() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=mailer&keep=64M");
+    let begin = Events::after(&served, &path, None).begin();
+    assert_eq!(consumer(&served, "mailer")["position"], json!(begin));
+    assert_eq!(consumer(&served, "mailer")["keeps_bytes"], 64 << 20);
+    for n in 1..=6 {
+        put(&served, n, n);
+    }
+    let first = Events::after(&served, &path, None).take(6);
+    assert_eq!(keys(&first), [1, 2, 3, 4, 5, 6]);
+    // Sent, but not acknowledged.
+    assert_eq!(consumer(&served, "mailer")["position"], json!(begin));
+    let mut again = Events::after(&served, &path, None);
+    assert_eq!(again.take(6), first);
+    let acked = acknowledge(&served, "mailer", &json!(id(&first[1])));
+    assert_eq!(acked.status, 200, "{}", acked.text());
+    assert_eq!(
+        acked.value(),
+        json!({"acknowledged": 2, "position": id(&first[1])})
+    );
+    assert_eq!(
+        consumer(&served, "mailer")["position"],
+        json!(id(&first[1]))
+    );
+    // An earlier one moves nothing back.
+    assert_eq!(
+        acknowledge(&served, "mailer", &json!(id(&first[0]))).value()["acknowledged"],
+        0
+    );
+    assert_eq!(
+        consumer(&served, "mailer")["position"],
+        json!(id(&first[1]))
+    );
+    let mut events = Events::after(&served, &path, None);
+    assert_eq!(keys(&events.take(4)), [3, 4, 5, 6]);
+    // The connection before was taken over.
+    let last = again.rest().pop().unwrap();
+    assert_eq!(
+        (last.event.as_str(), &last.data["type"]),
+        ("error", &json!("taken-over"))
+    );
+    drop(events);
+    let mut events = Events::after(&served, &path, Some(&id(&first[3])));
+    assert_eq!(
+        consumer(&served, "mailer")["position"],
+        json!(id(&first[3]))
+    );
+    assert_eq!(keys(&events.take(2)), [5, 6]);
+    drop(events);
+    // Through a restart.
+    let served = Served::over(served.stop(), Config::default());
+    put(&served, 7, 7);
+    let mut events = Events::after(&served, &path, None);
+    assert_eq!(keys(&events.take(3)), [5, 6, 7]);
+    let unsent = Events::after(&served, CHANGES, None).begin();
+    let (history, _) = unsent.split_once('-').unwrap();
+    let refused = acknowledge(&served, "mailer", &json!(format!("{history}-99999")));
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let forget = "DELETE /v1/datasets/visits/consumers/mailer";
+    assert_eq!(served.ask(forget).status, 204);
+    assert_eq!(events.rest().pop().unwrap().data["type"], "forgotten");
+    assert_eq!(consumer(&served, "mailer"), Value::Null);
+    let reply = served.ask(forget);
+    assert_eq!(
+        (reply.status, reply.problem().as_str()),
+        (404, "unknown-consumer")
+    );
+    let reply = acknowledge(&served, "mailer", &json!(id(&first[3])));
+    assert_eq!(reply.status, 404);
+}
+
+#[test]
+fn what_is_for_no_consumer_is_not_kept_for_it() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=few&where={}", encoded("n = 9"));
+    let mut events = Events::after(&served, &path, None);
+    events.begin();
+    put(&served, 1, 9);
+    put(&served, 2, 1);
+    let first = events.take(1);
+    assert_eq!(
+        acknowledge(&served, "few", &json!(id(&first[0]))).status,
+        200
+    );
+    // The change that does not match may be acknowledged with it, or later.
+    wait_until("it moves", || {
+        let position = consumer(&served, "few")["position"]
+            .as_str()
+            .unwrap()
+            .to_string();
+        position.split_once('-').unwrap().1.parse::<u64>().unwrap()
+            >= first[0].data["seq"].as_u64().unwrap()
+    });
+}
+
+#[test]
+fn workers_share_the_changes_of_a_consumer() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=work&deadline=1h");
+    let workers = [(); 2].map(|()| Events::after(&served, &path, None));
+    wait_until("both wait", || {
+        consumer(&served, "work")["connections"] == 2
+    });
+    for n in 0..100 {
+        put(&served, n, n);
+    }
+    wait_until("all are sent", || {
+        consumer(&served, "work")["outstanding"] == 100
+    });
+    // All were sent: what does not come in this time is not for this worker.
+    let reads = |mut events: Events| {
+        events.set_timeout(Duration::from_secs(2));
+        std::iter::from_fn(move || events.next()).collect::<Vec<Sent>>()
+    };
+    let begin = consumer(&served, "work")["position"].clone();
+    let [first, second] = workers;
+    let (first, second) = (reads(first), reads(second));
+    assert!(
+        !first.is_empty() && !second.is_empty(),
+        "{} {}",
+        first.len(),
+        second.len()
+    );
+    let mut all = [keys(&first), keys(&second)].concat();
+    all.sort_unstable();
+    assert!(all.iter().copied().eq(0..100), "{all:?}");
+    assert_eq!(consumer(&served, "work")["position"], begin);
+    // One by one: the position is that before the oldest that is missing.
+    let mut by_seq = BTreeMap::new();
+    for one in first.iter().chain(&second) {
+        by_seq.insert(one.data["seq"].as_u64().unwrap(), id(one));
+    }
+    let ids: Vec<String> = by_seq.into_values().collect();
+    let acked = acknowledge(&served, "work", &json!(ids[1..50]));
+    assert_eq!(
+        acked.value(),
+        json!({"acknowledged": 49, "position": begin})
+    );
+    let acked = acknowledge(&served, "work", &json!(ids[0]));
+    assert_eq!(
+        acked.value(),
+        json!({"acknowledged": 1, "position": ids[49]})
+    );
+    let acked = acknowledge(&served, "work", &json!(ids[50..]));
+    assert_eq!(
+        acked.value(),
+        json!({"acknowledged": 50, "position": ids[99]})
+    );
+}
+
+#[test]
+fn what_a_dead_worker_has_not_acknowledged_is_sent_to_another() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=work&deadline=2s");
+    let mut dead = Events::after(&served, &path, None);
+    wait_until("it waits", || consumer(&served, "work")["connections"] == 1);
+    for n in 0..50 {
+        put(&served, n, n);
+    }
+    let taken = dead.take(50);
+    assert_eq!(
+        acknowledge(&served, "work", &json!(id(&taken[7]))).value()["acknowledged"],
+        1
+    );
+    drop(dead);
+    let mut other = Events::after(&served, &path, None);
+    put(&served, 100, 1);
+    let mut found = BTreeMap::new();
+    while found.len() < 50 {
+        let one = other.next().unwrap();
+        let acked = acknowledge(&served, "work", &json!(id(&one)));
+        assert_eq!(acked.status, 200);
+        found.insert(one.data["key"].as_u64().unwrap(), one);
+    }
+    let wanted: Vec<u64> = (0..50).filter(|key| *key != 7).chain([100]).collect();
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), wanted);
+    let last = &found[&100];
+    wait_until("all are acknowledged", || {
+        consumer(&served, "work")["position"] == json!(id(last))
+    });
+}
+
+#[test]
+fn a_slow_worker_gets_what_it_does_not_acknowledge_again() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=work&deadline=1s");
+    let mut events = Events::after(&served, &path, None);
+    wait_until("it waits", || consumer(&served, "work")["connections"] == 1);
+    put(&served, 1, 1);
+    let first = events.take(1);
+    assert_eq!(events.take(1), first);
+    let wrong = Events::open(&served, &format!("{path}&old=true"), &[]).problem();
+    assert_eq!(wrong["type"], "busy");
+}
+
+#[test]
+fn sending_waits_for_acknowledgements() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=slow");
+    let mut events = Events::after(&served, &path, None);
+    events.begin();
+    load(&served, 0..1500, 1);
+    let first = events.take(1000);
+    assert_eq!(consumer(&served, "slow")["outstanding"], 1000);
+    // Nothing more is sent until something is acknowledged.
+    events.set_timeout(Duration::from_secs(1));
+    assert!(events.next().is_none());
+    events.set_timeout(crate::events::PATIENCE);
+    let acked = acknowledge(&served, "slow", &json!(id(&first[499])));
+    assert_eq!(acked.value()["acknowledged"], 500);
+    let second = events.take(500);
+    let all = [keys(&first), keys(&second)].concat();
+    assert!(all.iter().copied().eq(0..1500));
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_sent_no_more_than_buffers_hold() {
+    let served = served();
+    let path = format!("{CHANGES}?consumer=stuck");
+    let _events = Events::after(&served, &path, None);
+    // Of 64 MB.
+    load(&served, 0..1000, 64 << 10);
+    let sent = || consumer(&served, "stuck")["outstanding"].as_u64().unwrap();
+    let mut before = u64::MAX;
+    wait_until("it stops", || {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = sent();
+        std::mem::replace(&mut before, now) == now
+    });
+    assert!(
+        (1..600).contains(&before),
+        "{before} changes were read for a client that reads none"
+    );
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn idle_streams_cost_no_threads() {
+    let served = served();
+    let streams: Vec<Events> = (0..600)
+        .map(|at| {
+            let mut events = match at % 3 {
+                0 => Events::after(&served, CHANGES, None),
+                1 => Events::after(&served, "/v1/topics/traffic/subscribe", None),
+                _ => Events::after(&served, &format!("{CHANGES}?where=n%3D1"), None),
+            };
+            events.begin();
+            events
+        })
+        .collect();
+    // Those of other tests, and of the pool, which ends them after 10 s.
+    wait_until("the threads end", || threads() < 300);
+    put(&served, 1, 1);
+    for mut events in streams.into_iter().step_by(3) {
+        assert_eq!(keys(&events.take(1)), [1]);
+    }
+    wait_until("the threads end", || threads() < 300);
+}
+
+fn token(name: &str, role: Role, datasets: &[&str]) -> TokenSettings {
+    TokenSettings {
+        name: name.to_string(),
+        sha256: hash_of(name),
+        role,
+        datasets: Some(datasets.iter().map(ToString::to_string).collect()),
+        topics: None,
+    }
+}
+
+#[test]
+fn rights_and_limits_hold_for_streams() {
+    let mut config = Config::default();
+    config.limits.subscriptions = 2;
+    config.tokens = vec![
+        token("admin", Role::Admin, &["*"]),
+        token("reader", Role::Read, &["visits"]),
+        token("stranger", Role::Write, &["other"]),
+    ];
+    let served = Served::with(config);
+    let admin = [
+        ("authorization", "Bearer admin"),
+        ("content-type", "application/json"),
+    ];
+    let def = b"{\"key\": \"id:int\"}";
+    assert_eq!(
+        served.send("PUT /v1/datasets/visits", &admin, def).status,
+        201
+    );
+    let as_reader = "authorization: Bearer reader";
+    let as_stranger = "authorization: Bearer stranger";
+    let status = |path: &str, token: &str| Events::open(&served, path, &[token]).status;
+    assert_eq!(status(CHANGES, "x: y"), 401);
+    assert_eq!(status(CHANGES, as_stranger), 404);
+    assert_eq!(status(&format!("{CHANGES}?consumer=a"), as_reader), 403);
+    let consumers = "GET /v1/datasets/visits/consumers";
+    let stranger = [("authorization", "Bearer stranger")];
+    assert_eq!(served.send(consumers, &stranger, b"").status, 404);
+    let first = Events::open(&served, CHANGES, &[as_reader]);
+    let second = Events::open(&served, CHANGES, &[as_reader]);
+    assert_eq!((first.status, second.status), (200, 200));
+    let third = Events::open(&served, CHANGES, &[as_reader]);
+    assert_eq!(third.status, 429);
+    assert!(third.headers.contains(&"retry-after: 10".to_string()));
+    // The limit is each caller's own.
+    assert_eq!(status(CHANGES, "authorization: Bearer admin"), 200);
+    drop(first);
+    wait_until("a place is free", || status(CHANGES, as_reader) == 200);
+}
+
+#[test]
+fn the_end_of_the_server_ends_streams_at_once() {
+    let served = served();
+    let stuck = Events::after(&served, CHANGES, None);
+    load(&served, 0..1000, 64 << 10);
+    let mut idle = Events::after(&served, CHANGES, None);
+    idle.begin();
+    let mut topic = Events::after(&served, "/v1/topics/traffic/subscribe", None);
+    topic.begin();
+    let begun = Instant::now();
+    let _dir = served.stop();
+    // Requests that run have 30 s.
+    assert!(
+        begun.elapsed() < Duration::from_secs(25),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!((idle.rest(), topic.rest()), (vec![], vec![]));
+    drop(stuck);
+}
