@@ -157,7 +157,8 @@ impl Group {
     /// True if its state is more than the store has.
     pub(super) fn is_needed(&self) -> bool {
         let state = self.state.lock();
-        !state.has_ended && !(state.workers.is_empty() && state.sent.is_empty())
+        let is_used = !state.workers.is_empty() || !state.sent.is_empty();
+        is_used && !state.has_ended
     }
 
     pub(super) fn activity(&self) -> super::consumers::Activity {

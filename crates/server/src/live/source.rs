@@ -87,7 +87,7 @@ pub(crate) fn condition(text: &str) -> Result<Expr, Problem> {
 
 /// What a feed has found.
 pub(crate) enum Found {
-    Change(Change),
+    Change(Box<Change>),
     /// No change that matches, for as long as a step may take.
     Skipped,
     /// No more changes for now.
@@ -118,7 +118,7 @@ impl Feed {
     pub(crate) fn next(&mut self, until: Instant) -> Result<Found, Error> {
         while let Some(change) = self.changes.next()? {
             if self.matches(&change) {
-                return Ok(Found::Change(change));
+                return Ok(Found::Change(Box::new(change)));
             }
             if Instant::now() >= until {
                 return Ok(Found::Skipped);
