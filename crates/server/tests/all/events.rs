@@ -36,7 +36,7 @@ impl Events {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // An answer to HTTP/1.0 has no chunks.
-        let mut request = format!("GET {path} HTTP/1.0\r\nhost: esker\r\n");
+        let mut request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n");
         for header in headers {
             request += &format!("{header}\r\n");
         }

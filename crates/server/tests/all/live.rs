@@ -215,7 +215,7 @@ fn a_position_that_has_expired_is_gone() {
 #[test]
 fn a_reader_that_is_too_slow_for_the_log_gets_an_error_event() {
     let config = Config {
-        memory: 8 << 20,
+        memory: Some(8 << 20),
         ..Config::default()
     };
     let served = Served::with(config);
