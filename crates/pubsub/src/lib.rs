@@ -1,11 +1,13 @@
 //! Publish/subscribe over past and future, in an Esker store.
 //!
-//! The store keeps both subscriptions and publications, possibly millions of each, and each may
-//! expire within seconds. A subscription covers an interval around now: the last minute, say, and
-//! the next one. Both lie in an Esker store, beside its datasets. [`Broker::publish`] returns the
-//! subscriptions that a publication matches. [`Broker::inbox`] and [`Broker::notify`] deliver to a
-//! stored subscription, [`Broker::follow`] reads without storing one, and [`Watch`] follows the
-//! records of a dataset.
+//! A publication has a topic, a body, and optionally a place and an expiry. A subscription selects
+//! publications by topic, area and a condition on the body, within an interval of time around now:
+//! the last minute and the next one, say. The store keeps both beside its datasets, possibly
+//! millions of each; each may expire within seconds.
+//!
+//! [`Broker::publish`] returns the subscriptions that a publication matches. [`Broker::inbox`] and
+//! [`Broker::notify`] deliver to a stored subscription, [`Broker::follow`] reads without storing
+//! one, and [`Watch`] follows the records of a dataset.
 //!
 //! The design is DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of
 //! LSM-based Storage"); its baselines can be chosen for benchmarks.
@@ -47,8 +49,9 @@
 // 2. `search/subscribers.rs` finds the matching subscriptions in the snapshot, by steps 3 to 5;
 // 3. `lists/select.rs` chooses the value lists that can hold them;
 // 4. `lists/walk.rs` reads these lists, and skips tables of other times (`lists/times.rs`);
-// 5. `matching.rs` decides by interval, place and condition; step 2 then drops small changes and
-//    self-joins;
+// 5. `matching.rs` decides by interval, place and condition; step 2 then drops subscriptions to
+//    changes that are too small, and self-joins whose user receives the publication by an earlier
+//    subscription;
 // 6. `deliver.rs` puts the publication into the queues of consumers (`consumers/inbox.rs`).
 //
 // The subscribe path begins in `operations/subscribe.rs`, and searches in `search/publications.rs`.

@@ -5,10 +5,12 @@
 //! - when its drop time has passed;
 //! - when a newer element of the same operand voids it, can be dropped no earlier, and covers its
 //!   times;
-//! - when it is a tombstone in the oldest operand of its list: nothing is left for it to void.
+//! - in the oldest operand of its list: when it is a tombstone, or when a newer element of the
+//!   operand voids it; nothing older is left to be hidden.
 //!
-//! **Invariant.** If a list has a voided element, a newer component or an earlier place in the
-//! operand has an element that voids it, and no walk of its times skips that one.
+//! **Invariant.** As long as a voided element is stored, so is an element that voids it: in a newer
+//! operand, or before it in the same one. Every walk that reads the times of the voided element
+//! reads that element, too.
 
 use std::collections::HashMap;
 
@@ -61,7 +63,7 @@ impl MergeOperator for ValueLists {
 
     /// Drops elements that newer ones of the operand void, unless they live longer or have times
     /// that the newer ones do not cover: a walk of these times would skip the newer ones. In the
-    /// oldest operand of a list, also drops tombstones.
+    /// oldest operand of a list, drops all elements that newer ones of it void, and tombstones.
     fn finish(&self, _: &[u8], _: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         let mut elements = Elements::of(operand);
         let voids =
@@ -79,7 +81,7 @@ impl MergeOperator for ValueLists {
             };
             let by = raw.target().and_then(|target| voided.get(&target));
             let is_void = by.zip(raw.times()).is_some_and(|(by, times)| {
-                by.drop_time >= raw.drop_time && covers(by.times, times)
+                oldest || by.drop_time >= raw.drop_time && covers(by.times, times)
             });
             if let Some((target, times)) = raw.voids().zip(raw.times()) {
                 let drop_time = raw.drop_time;

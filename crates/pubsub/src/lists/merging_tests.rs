@@ -4,7 +4,8 @@ use esker::Seq;
 use esker::extension::merge::MergeOperator;
 
 use super::ValueLists;
-use crate::forms::element::{Element, Elements};
+use crate::forms::element::{Element, Elements, NEVER, StoredPublication};
+use crate::forms::place::Place;
 
 /// A tombstone of a form.
 fn ended(form: Seq, (from, to): (i64, i64), seq: Seq, drop_time: u64) -> Vec<u8> {
@@ -53,6 +54,41 @@ fn an_element_is_dropped_only_if_those_that_void_it_cover_its_times() {
         3,
         "what covers the last is dropped before it"
     );
+}
+
+/// A tombstone may have another time than its publication, if the program changed that of the
+/// notification. Both leave the oldest operand together: without the tombstone the publication
+/// would be received again.
+#[test]
+fn with_a_tombstone_its_target_leaves_the_oldest_operand() {
+    let retracted_at = |time: i64| {
+        let mut operand = Vec::new();
+        let tombstone = Element::Retracted {
+            publication: 3,
+            time,
+        };
+        tombstone.encode(4, 20, &mut operand);
+        let publication = Element::Publication(StoredPublication {
+            time: 4,
+            latest: 4,
+            expires: NEVER,
+            place: Place::Anywhere,
+            body: b"{}",
+        });
+        publication.encode(3, 20, &mut operand);
+        operand
+    };
+    for time in [4, 5] {
+        let mut operand = retracted_at(time);
+        assert!(!ValueLists.finish(b"", 4, &mut operand, true), "{time}");
+        assert!(operand.is_empty());
+    }
+    // Elsewhere, a walk of the publication's time may skip the tombstone, which covers another one.
+    for (time, left) in [(4, 1), (5, 2)] {
+        let mut operand = retracted_at(time);
+        assert!(ValueLists.finish(b"", 4, &mut operand, false));
+        assert_eq!(Elements::of(&operand).count(), left);
+    }
 }
 
 #[test]
