@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_lsm::Account;
+use esker_lsm::{Account, Cost};
 use esker_model::query::{Aggregation, Group, Grouping, Groups, Totals};
 
 use super::Explain;
@@ -50,11 +50,13 @@ impl ViewQuery {
             to_skip: 0,
             remaining: grouping.limit(),
             buffers: Buffers::default(),
+            stop: self.view.snapshot.cost(),
             grouping: &grouping,
             visit,
         };
         let mut take = |group| results.take(group);
-        if let Some(explain) = aggregate_from_index(&self, aggregation, &grouping, &mut take)? {
+        let explain = aggregate_from_index(&self, aggregation, &grouping, &mut take)?;
+        if let Some(explain) = explain {
             results.finish()?;
             return Ok(explain);
         }
@@ -69,6 +71,7 @@ impl ViewQuery {
         };
         let mut totals = Totals::new(grouping.clone());
         while let Some(entry) = entries.next()? {
+            results.stop.check()?;
             if let Some(group) = totals.push(entry)?
                 && results.take(group)?.is_break()
             {
@@ -115,6 +118,8 @@ struct GroupResults<'a, 'v> {
     /// The number of groups that are still wanted; `None` for all.
     remaining: Option<usize>,
     buffers: Buffers,
+    /// The token that may stop the query: between two groups, no block is read that would check it.
+    stop: Cost,
     visit: &'a mut VisitGroup<'v>,
 }
 
@@ -140,6 +145,7 @@ impl GroupResults<'_, '_> {
 
     /// Takes the next group: passes it on, or sorts it.
     fn take(&mut self, group: Group) -> Result<ControlFlow<()>> {
+        self.stop.check()?;
         let Some(sorter) = &mut self.sorter else {
             return Ok(self.pass_on(group));
         };
@@ -174,6 +180,7 @@ impl GroupResults<'_, '_> {
         };
         let mut rows = sorter.finish()?;
         while let Some(row) = rows.next()? {
+            self.stop.check()?;
             let group = self.grouping.decode(&row.payload);
             let group = group.ok_or_else(|| Error::damaged("a sorted group is malformed"))?;
             if self.pass_on(group).is_break() {

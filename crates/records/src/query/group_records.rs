@@ -137,10 +137,15 @@ pub(super) fn group_records(run: Run, grouping: &Arc<Grouping>, share: usize) ->
         return scan(run, grouping, share);
     }
     let store = context.view.dataset.store.clone();
+    let stop = context.view.snapshot.cost();
     let mut groups = Groups::new(grouping.clone());
     let mut spill = Spill::new(&store.group, share);
     let run = bulk::visit_run(run, BulkOrder::Any, &mut |record| {
-        groups.add_each(record.json(), &mut |groups| spill.bound(groups, share))?;
+        groups.add_each(record.json(), &mut |groups| -> Result<()> {
+            // A record may belong to so many groups that they fill the disk.
+            stop.check()?;
+            spill.bound(groups, share)
+        })?;
         Ok(ControlFlow::Continue(()))
     })?;
     spill.take(&mut groups)?;
@@ -219,6 +224,13 @@ struct Scanned {
     entries: Option<Sorted>,
 }
 
+/// Why the groups of a record are not complete.
+enum Ended {
+    /// Another part has failed.
+    Elsewhere,
+    Failed(Error),
+}
+
 impl ScanTask<'_> {
     /// Scans a part. Its failure ends the other parts.
     fn scan(&self, keys: &KeySpans) -> Result<Scanned> {
@@ -235,6 +247,15 @@ impl ScanTask<'_> {
         let mut steps = Steps::default();
         let mut groups = Groups::new(self.grouping.clone());
         let mut spill = Spill::new(&view.dataset.store.group, self.share);
+        let stop = view.snapshot.cost();
+        // A record may belong to so many groups that they fill the disk.
+        let mut after_each = |groups: &mut Groups| {
+            if self.has_failed.load(Relaxed) {
+                return Err(Ended::Elsewhere);
+            }
+            stop.check().map_err(|error| Ended::Failed(error.into()))?;
+            spill.bound(groups, self.share).map_err(Ended::Failed)
+        };
         let mut cursor = KeyCursor::new(keys, &view.snapshot, view.layout.data)?;
         while cursor.valid() && !self.has_failed.load(Relaxed) {
             steps.scanned += 1;
@@ -242,15 +263,19 @@ impl ScanTask<'_> {
                 steps.answers += 1;
                 let json = RecordRef::body_of(cursor.value());
                 let json = json.ok_or_else(|| Error::damaged("a stored record is malformed"))?;
-                groups.add_each(json, &mut |groups| spill.bound(groups, self.share))?;
+                match groups.add_each(json, &mut after_each) {
+                    Ok(()) => {}
+                    Err(Ended::Elsewhere) => break,
+                    Err(Ended::Failed(error)) => return Err(error),
+                }
             }
             cursor.next()?;
         }
         let cost = cursor.cost();
-        spill.take(&mut groups)?;
         let entries = if self.has_failed.load(Relaxed) {
             None
         } else {
+            spill.take(&mut groups)?;
             Some(spill.finish()?)
         };
         Ok(Scanned {

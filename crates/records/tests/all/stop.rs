@@ -15,8 +15,8 @@ use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::maintain::Validation;
 use esker::{
-    Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Order, Query, Result,
-    Stop, Type,
+    AggregateQuery, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType,
+    Order, Query, Result, Stop, Type,
 };
 use esker_sim::by_tier;
 use esker_sim::hooked::{Call, Hooked};
@@ -320,6 +320,120 @@ fn an_answer_that_is_cancelled_between_its_records_ends() {
     stop.cancel();
     assert!(scan.find_map(Result::err).is_some());
     assert!(scan.next().is_none());
+}
+
+/// A hook of file calls that cancels at the first call of this kind for a file that is being
+/// sorted; and the number of these calls.
+fn cancel_at_sorting(fs: &Hooked, kind: Call) -> (Stop, Arc<AtomicU64>) {
+    let (stop, calls) = (Stop::new(), Arc::new(AtomicU64::new(0)));
+    let (hooked, counted) = (stop.clone(), calls.clone());
+    fs.set(move |call, file| {
+        if call == kind
+            && file
+                .extension()
+                .is_some_and(|extension| extension == "sort")
+        {
+            counted.fetch_add(1, SeqCst);
+            hooked.cancel();
+        }
+        Ok(())
+    });
+    (stop, calls)
+}
+
+fn count_by(query: Query, fields: &[&str]) -> AggregateQuery {
+    let mut asked = query.aggregate(["count".parse().unwrap()]);
+    for field in fields {
+        asked = asked.by(field.parse().unwrap());
+    }
+    asked
+}
+
+/// Its groups would fill the disk before the next record is read.
+#[test]
+fn an_aggregate_is_cancelled_between_the_groups_of_one_record() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let db = Database::create_or_open(FsPath::new(DIR), small(Arc::new(fs.clone()))).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int).index(
+        path("n"),
+        esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+    );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    let numbers: Vec<u32> = (0..100).collect();
+    let json =
+        format!("{{\"id\":1,\"n\":1,\"a\":{numbers:?},\"b\":{numbers:?},\"c\":{numbers:?}}}");
+    dataset.put_json(json.as_bytes()).unwrap();
+    for by_index in [false, true] {
+        let (stop, calls) = cancel_at_sorting(&fs, Call::Append);
+        let stopped = dataset.with_stop(&stop);
+        let query = stopped.query();
+        let query = if by_index {
+            query.equals(&path("n"), "1")
+        } else {
+            query
+        };
+        let mut seen = 0;
+        let answer = count_by(query, &["a", "b", "c"]).visit(&mut |_| {
+            seen += 1;
+            ControlFlow::Continue(())
+        });
+        fs.clear();
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(seen, 0);
+        let calls = calls.load(SeqCst);
+        assert!((1..=4).contains(&calls), "{calls} pieces were written");
+        leaves_no_file(&memory);
+    }
+}
+
+#[test]
+fn an_aggregate_is_cancelled_while_its_groups_are_merged_and_passed_on() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let db = filled(Arc::new(fs.clone()), 0);
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    for (by, order) in [
+        ("id", None),
+        ("id", Some("count:desc,id")),
+        ("lazy", None),
+        ("lazy", Some("count:desc,lazy")),
+    ] {
+        let _doing = Doing(format!("by {by}, order {order:?}"));
+        let asked = |stop: &Stop| {
+            let asked = count_by(dataset.with_stop(stop).query(), &[by]);
+            match order {
+                Some(order) => asked.order(order.parse().unwrap()),
+                None => asked,
+            }
+        };
+        let stop = Stop::new();
+        let mut seen = 0;
+        let answer = asked(&stop).visit(&mut |_| {
+            seen += 1;
+            stop.cancel();
+            ControlFlow::Continue(())
+        });
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(seen, 1);
+        leaves_no_file(&memory);
+        if by != "id" {
+            // Its groups are few, and come from the index: nothing is sorted in a file.
+            continue;
+        }
+        // The records have been read when a piece of their groups is read again.
+        let (stop, calls) = cancel_at_sorting(&fs, Call::Read);
+        let mut seen = 0;
+        let answer = asked(&stop).visit(&mut |_| {
+            seen += 1;
+            ControlFlow::Continue(())
+        });
+        fs.clear();
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(seen, 0);
+        assert!(calls.load(SeqCst) > 0, "nothing was sorted in a file");
+        leaves_no_file(&memory);
+    }
 }
 
 #[test]
