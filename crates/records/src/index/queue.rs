@@ -10,12 +10,20 @@ use esker_lsm::Seq;
 use super::best_candidates::BestCandidates;
 use super::ranked::Ranked;
 
+/// With more units waiting, a part's blocks are searched at once, whatever their order.
+const MAX_QUEUED: usize = 64 << 10;
+
 /// The units of a search, best first, each with the best rank that it can contain. The search ends
 /// when enough is found and the first unit cannot contain anything better.
+///
+/// The units of a part are queued only when the part is taken. A search without matches would queue
+/// every block, so above [`MAX_QUEUED`] units callers search a part at once.
 pub(super) struct Queue<T> {
     waiting: BinaryHeap<Waiting<T>>,
     /// The number of units that were queued so far.
     queued: u64,
+    /// See [`Queue::is_full`].
+    max: usize,
 }
 
 /// A unit that waits. The greatest comes first: the best one, and of equally good ones the one that
@@ -52,12 +60,14 @@ impl<T> Queue<T> {
         Queue {
             waiting: BinaryHeap::new(),
             queued: 0,
+            max: MAX_QUEUED,
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.waiting.len()
+    /// True if so many units wait that the caller is to search a part at once, without queueing its
+    /// blocks.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= self.max
     }
 
     /// Queues a unit whose sequence numbers lie between two bounds, unless `best` would keep none
@@ -162,10 +172,33 @@ mod tests {
     const BLOCKS: usize = 32;
     const ENTRIES: usize = 16;
 
-    /// Walks over tables whose keys are in no order of time, so that the writes of each block, and
-    /// of each partition, are all over those of its table. Returns the candidates and the greatest
-    /// length of the queue.
-    fn walk(tables: &[Vec<Seq>], order: Recency, after: Option<Seq>) -> (Vec<Seq>, usize) {
+    /// A walk over tables.
+    #[derive(Clone, Copy)]
+    struct Case {
+        order: Recency,
+        after: Option<Seq>,
+        /// The number of units at which the queue is full.
+        max: usize,
+        /// True if the entries match.
+        matches: bool,
+    }
+
+    /// Tables whose keys are in no order of time, so that the writes of each block, and of each
+    /// partition, are all over those of its table.
+    fn tables() -> Vec<Vec<Seq>> {
+        let of_table = (PARTITIONS * BLOCKS * ENTRIES) as Seq;
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut tables: Vec<Vec<Seq>> = Vec::new();
+        for table in 0..TABLES as Seq {
+            let mut seqs: Vec<Seq> = (table * of_table + 1..=(table + 1) * of_table).collect();
+            rng.shuffle(&mut seqs);
+            tables.push(seqs);
+        }
+        tables
+    }
+
+    /// Walks over tables. Returns the candidates and the greatest length of the queue.
+    fn walk(tables: &[Vec<Seq>], case: Case) -> (Vec<Seq>, usize) {
         let block = |table: usize, partition: usize, block: usize| {
             let first = (partition * BLOCKS + block) * ENTRIES;
             &tables[table][first..first + ENTRIES]
@@ -175,12 +208,20 @@ mod tests {
             &tables[table][first..first + BLOCKS * ENTRIES]
         };
         let bounds = |seqs: &[Seq]| (*seqs.iter().min().unwrap(), *seqs.iter().max().unwrap());
-        let mut best = best(order, after);
-        let mut queue = Queue::new();
+        let offer = |seqs: &[Seq], best: &mut BestCandidates| {
+            for seq in seqs.iter().filter(|_| case.matches) {
+                best.offer(*seq, b"key");
+            }
+        };
+        let mut best = best(case.order, case.after);
+        let mut queue = Queue {
+            max: case.max,
+            ..Queue::new()
+        };
         for (at, table) in tables.iter().enumerate() {
             queue.push(bounds(table), Unit::Table(at), &mut best);
         }
-        let mut peak = queue.len();
+        let mut peak = queue.waiting.len();
         while let Some(head) = queue.pop(&mut best) {
             match head.item {
                 Unit::Table(t) => {
@@ -190,18 +231,21 @@ mod tests {
                     }
                 }
                 Unit::Partition(t, p) => {
+                    let is_full = queue.is_full();
                     for b in 0..BLOCKS {
-                        let unit = Unit::Block(t, p, b);
-                        queue.push(bounds(block(t, p, b)), unit, &mut best);
+                        let bounds = bounds(block(t, p, b));
+                        if !is_full {
+                            queue.push(bounds, Unit::Block(t, p, b), &mut best);
+                        } else if best.admits_span(bounds.0, bounds.1) {
+                            offer(block(t, p, b), &mut best);
+                        } else {
+                            best.note_skipped();
+                        }
                     }
                 }
-                Unit::Block(t, p, b) => {
-                    for seq in block(t, p, b) {
-                        best.offer(*seq, b"key");
-                    }
-                }
+                Unit::Block(t, p, b) => offer(block(t, p, b), &mut best),
             }
-            peak = peak.max(queue.len());
+            peak = peak.max(queue.waiting.len());
         }
         let found = best.finish().0.into_iter().map(|one| one.seq);
         (found.collect(), peak)
@@ -210,24 +254,69 @@ mod tests {
     /// Behind the first page, no more blocks wait than those of a few partitions.
     #[test]
     fn a_later_page_does_not_queue_all_blocks() {
-        let of_table = (PARTITIONS * BLOCKS * ENTRIES) as Seq;
-        let mut rng = fastrand::Rng::with_seed(1);
-        let mut tables: Vec<Vec<Seq>> = Vec::new();
-        for table in 0..TABLES as Seq {
-            let mut seqs: Vec<Seq> = (table * of_table + 1..=(table + 1) * of_table).collect();
-            rng.shuffle(&mut seqs);
-            tables.push(seqs);
-        }
+        let tables = tables();
+        let of_table = tables[0].len() as Seq;
         // In the middle of the third table.
         let after = 2 * of_table + of_table / 2;
         for (order, expected) in [
             (Recency::Newest, [after - 1, after - 2]),
             (Recency::Oldest, [after + 1, after + 2]),
         ] {
-            let (found, peak) = walk(&tables, order, Some(after));
+            let (found, peak) = walk(
+                &tables,
+                Case {
+                    order,
+                    after: Some(after),
+                    max: MAX_QUEUED,
+                    matches: true,
+                },
+            );
             assert_eq!(found, expected);
             let few = TABLES + 2 * PARTITIONS + 2 * BLOCKS;
             assert!(peak <= few, "{order:?}: {peak} units waited");
+        }
+    }
+
+    /// A search whose entries do not match looks at every block. Then at most so many units wait:
+    /// partitions are queued without a bound, and the last of them that queued its blocks did so
+    /// just before the queue was full.
+    #[test]
+    fn a_search_without_matches_does_not_queue_all_blocks() {
+        let tables = tables();
+        for order in [Recency::Newest, Recency::Oldest] {
+            for max in [1, 40, 200] {
+                let case = Case {
+                    order,
+                    after: None,
+                    max,
+                    matches: false,
+                };
+                let (found, peak) = walk(&tables, case);
+                assert!(found.is_empty());
+                let most = max + TABLES * PARTITIONS + BLOCKS;
+                assert!(peak <= most, "{order:?}, {max}: {peak} units waited");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_queue_changes_no_answer() {
+        let tables = tables();
+        let last = (TABLES * tables[0].len()) as Seq;
+        for order in [Recency::Newest, Recency::Oldest] {
+            for after in [None, Some(last / 2), Some(1), Some(last)] {
+                let case = |max| Case {
+                    order,
+                    after,
+                    max,
+                    matches: true,
+                };
+                let (expected, _) = walk(&tables, case(MAX_QUEUED));
+                for max in [0, 1, 40] {
+                    let (found, _) = walk(&tables, case(max));
+                    assert_eq!(found, expected, "{order:?} after {after:?}, {max}");
+                }
+            }
         }
     }
 }

@@ -210,7 +210,8 @@ impl<E: VisitError> Walk<'_, '_, E> {
     }
 
     /// Queues the blocks of a partition. If so many entries are wanted that the order of blocks
-    /// does not matter, reads the blocks at once: neighbours together, without queueing them.
+    /// does not matter, or so many units wait, reads the blocks at once: neighbours together,
+    /// without queueing them.
     fn partition(
         &mut self,
         table: &Arc<Table>,
@@ -220,7 +221,7 @@ impl<E: VisitError> Walk<'_, '_, E> {
         let mut hints = Vec::new();
         let (ranges, cost) = (self.ranges, self.lookup.index_cost);
         table.blocks_between(partition, ranges, cost, &mut hints)?;
-        if best.wanted() <= MAX_BLOCKS * hints.len() {
+        if !self.queue.is_full() && best.wanted() <= MAX_BLOCKS * hints.len() {
             for hint in hints {
                 let bounds = (hint.min_seq, hint.max_seq);
                 self.push(bounds, Unit::Block(table.clone(), hint), best);

@@ -8,6 +8,8 @@
 //! is opened, and its parts that pass the synopsis are queued. The search ends when the K best are
 //! found and the head of the queue cannot contain a better one. (The papers stop at the end of a
 //! level, which gives wrong answers: levels are ordered by time for each key, not between keys.)
+//! While the queue is full, the blocks of a part are searched at once, whatever their order:
+//! candidates may be offered in any order.
 
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ pub(super) struct Embedded;
 /// The share of excluded blocks above which an attribute counts as growing with time.
 const CORRELATED: f64 = 0.9;
 
-/// The most blocks that are taken from the queue and read together.
+/// The most blocks that are read together.
 const MAX_BLOCKS: usize = 64;
 
 /// The assumed number of matches per block, for a range. For a single value it is 1.
@@ -400,7 +402,7 @@ impl Search<'_> {
         Ok(self.tables.item(table)?.table()?.clone())
     }
 
-    /// Queues the blocks that the table's map gives, or else the partitions that may match.
+    /// Adds the blocks that the table's map gives, or else queues the partitions that may match.
     fn table(&mut self, part: Part, best: &mut BestCandidates) -> Result<()> {
         let table = self.opened(part.table)?;
         let (cost, slot) = (self.lookup.data_cost, table.slot_of(self.attribute.id));
@@ -411,7 +413,7 @@ impl Search<'_> {
             None => false,
         };
         if is_mapped {
-            self.queue_blocks(part, &hints, best);
+            self.add_blocks(part, &hints, best)?;
         }
         self.hints = hints;
         if is_mapped {
@@ -430,7 +432,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Queues the blocks of a partition that may match.
+    /// Adds the blocks of a partition that may match.
     fn partition(&mut self, part: Part, partition: usize, best: &mut BestCandidates) -> Result<()> {
         let table = self.opened(part.table)?;
         let cost = self.lookup.data_cost;
@@ -440,18 +442,40 @@ impl Search<'_> {
             Some(slot) => table.matching_blocks(partition, slot, &self.values, cost, &mut hints)?,
             None => table.all_blocks(partition, cost, &mut hints)?,
         }
-        self.queue_blocks(part, &hints, best);
+        self.add_blocks(part, &hints, best)?;
         self.hints = hints;
         Ok(())
     }
 
-    /// Queues blocks of a part.
-    fn queue_blocks(&mut self, part: Part, hints: &[BlockHint], best: &mut BestCandidates) {
-        for hint in hints {
-            let unit = Unit::Block(*hint);
-            self.queue
-                .push((hint.min_seq, hint.max_seq), Part { unit, ..part }, best);
+    /// Queues blocks of a part; while the queue is full, searches them at once.
+    fn add_blocks(
+        &mut self,
+        part: Part,
+        hints: &[BlockHint],
+        best: &mut BestCandidates,
+    ) -> Result<()> {
+        if !self.queue.is_full() {
+            for hint in hints {
+                let unit = Unit::Block(*hint);
+                self.queue
+                    .push((hint.min_seq, hint.max_seq), Part { unit, ..part }, best);
+            }
+            return Ok(());
         }
+        let mut taken = Vec::with_capacity(MAX_BLOCKS);
+        for some in hints.chunks(MAX_BLOCKS) {
+            for hint in some {
+                let (min, max) = (hint.min_seq, hint.max_seq);
+                if best.admits_span(min, max) {
+                    let rank = best.best_wanted_rank(min, max);
+                    taken.push(TakenBlock::new(rank, part, *hint));
+                } else {
+                    best.note_skipped();
+                }
+            }
+            self.blocks(&mut taken, best)?;
+        }
+        Ok(())
     }
 
     /// Reads blocks, and offers their matches, best first, as long as a block can contain a better
