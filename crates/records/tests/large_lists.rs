@@ -1,5 +1,5 @@
-//! One value that very many records share, with every kind of index, in bounded memory: all
-//! allocations of the process are counted. `ESKER_RECORDS=1000000 cargo test --release --test
+//! One value that very many records share, with every kind of index, and aggregates of long values,
+//! in bounded memory: all allocations of the process are counted. `ESKER_RECORDS=1000000 cargo test --release --test
 //! large_lists` is the full measurement.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // `GlobalAlloc` is an unsafe trait.
@@ -8,10 +8,14 @@
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{TextQuery, check, number, path};
-use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type};
+use esker::request::Group;
+use esker::schema::Maintenance;
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type, Value};
 
 struct Counting;
 
@@ -67,9 +71,13 @@ fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
 
 const BUDGET: usize = 16 << 20;
 
-/// A single test, so that no other test allocates at the same time.
+/// Held by the test that runs, so that no other one allocates at the same time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory() {
+    let _alone = ALONE.lock();
+    HIGHEST.store(NOW.load(Relaxed), Relaxed);
     let records = number("ESKER_RECORDS", 200_000);
     for (kind, records) in [
         (IndexKind::Lazy, records),
@@ -165,5 +173,56 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
             whole >> 10,
             limit >> 10
         );
+    }
+}
+
+/// Groups whose entries are not all read, and entries whose keys are not looked up, are bounded by
+/// their bytes, not by their number alone.
+#[test]
+fn long_values_and_long_keys_of_an_index_are_aggregated_in_bounded_memory() {
+    const RECORDS: usize = 1500;
+    const MOST: usize = 2 << 20;
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new()
+        .memory_budget(4 << 20)
+        .durability(Durability::Os);
+    let db = Database::create_or_open(folder.path(), options).unwrap();
+    let create = |name: &str, key: KeyType, value: Type| {
+        let index = esker::Index::new(IndexKind::Composite).of_type(value);
+        // The keys of entries are looked up.
+        let def = DatasetDef::new(path("id"), key)
+            .index(path("v"), index)
+            .maintenance(Maintenance::Validation);
+        db.create_dataset::<esker::Key>(name, def).unwrap()
+    };
+    let values = create("values", KeyType::Int, Type::String);
+    let keys = create("keys", KeyType::String, Type::Int);
+    for id in 0..RECORDS {
+        let long = format!("{id:0>8000}");
+        let json = format!("{{\"id\":{id},\"v\":\"{long}\"}}");
+        values.put_json(json.as_bytes()).unwrap();
+        let json = format!("{{\"id\":\"{long}\",\"v\":{}}}", id % 10);
+        keys.put_json(json.as_bytes()).unwrap();
+    }
+    for (dataset, groups) in [(&values, RECORDS), (&keys, 10)] {
+        let (mut seen, mut records) = (0, 0);
+        let (bytes, explain) = peak(|| {
+            let asked = dataset.query().aggregate(["count".parse().unwrap()]);
+            let mut visit = |group: Group| {
+                let Some(Value::Int(count)) = group.value("count") else {
+                    panic!("no count");
+                };
+                seen += 1;
+                records += usize::try_from(count).unwrap();
+                ControlFlow::Continue(())
+            };
+            asked.by("v".parse().unwrap()).visit(&mut visit).unwrap()
+        });
+        assert_eq!((seen, records), (groups, RECORDS), "{explain}");
+        assert!(explain.steps.probed > 0, "{explain}");
+        println!("{groups} groups: {} KiB at the peak", bytes >> 10);
+        // All values or keys at once take 12 MB.
+        assert!(bytes <= MOST, "{groups} groups: {} KiB", bytes >> 10);
     }
 }

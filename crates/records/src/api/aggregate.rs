@@ -22,10 +22,11 @@ pub struct AggregateQuery {
 
 impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// Computes these aggregates of the matching records: of all of them, or of groups
-    /// ([`AggregateQuery::by`]). Running it is [`Error::BadInput`] if the query has an order, an
-    /// offset, a limit, a page token or selected fields. [`AggregateQuery::visit`] stays within a
-    /// share of the memory budget: further groups are sorted in a file in the store's folder.
-    /// [`AggregateQuery::run`] also holds all groups that it returns.
+    /// ([`AggregateQuery::by`]). Running it is [`Error::BadInput`] if the query has an order (other
+    /// than newest first or any), an offset, a limit, a page token or selected fields.
+    /// [`AggregateQuery::visit`] stays within a share of the memory budget, beside up to two bytes
+    /// for each record that an index counts: further groups are sorted in a file in the store's
+    /// folder. [`AggregateQuery::run`] also holds all groups that it returns.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -55,7 +55,7 @@ impl ViewQuery {
             visit,
         };
         let mut take = |group| results.take(group);
-        let explain = aggregate_from_index(&self, aggregation, &grouping, &mut take)?;
+        let explain = aggregate_from_index(&self, aggregation, &grouping, share, &mut take)?;
         if let Some(explain) = explain {
             results.finish()?;
             return Ok(explain);

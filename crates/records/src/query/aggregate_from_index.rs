@@ -39,7 +39,8 @@ use crate::telemetry::QueryStats;
 const MAX_ENTRIES_PER_MATCH: u64 = 8;
 
 /// Computes the aggregates of the request's records from an index, and passes the groups to
-/// `visit`, in order. `None` if no index shows them; groups may have been passed on by then.
+/// `visit`, in order. `None` if no index shows them; groups may have been passed on by then. Groups
+/// that wait to be passed on take up to `share` bytes, and entries that wait to be decided as many.
 ///
 /// # Errors
 /// Any read error, an overflow of a total, and any error of `visit`.
@@ -47,6 +48,7 @@ pub(super) fn aggregate_from_index(
     query: &ViewQuery,
     aggregation: &Aggregation,
     grouping: &Arc<Grouping>,
+    share: usize,
     visit: &mut VisitGroup<'_>,
 ) -> Result<Option<Explain>> {
     let view = &query.view;
@@ -61,7 +63,7 @@ pub(super) fn aggregate_from_index(
     if !is_usable || is_direct {
         return Ok(None);
     }
-    let Some(source) = IndexSource::new(query, attribute)? else {
+    let Some(source) = IndexSource::new(query, attribute, share)? else {
         return Ok(None);
     };
     source.run(totals, visit)
@@ -101,14 +103,20 @@ struct IndexSource<'a> {
     matches: Option<Matches>,
     /// The steps of finding the matches.
     steps: Steps,
+    /// The bytes that waiting groups, and waiting entries, may take.
+    share: usize,
 }
 
 impl<'a> IndexSource<'a> {
     /// `None` if the records are needed, or reading them is expected to be quicker.
-    fn new(query: &'a ViewQuery, attribute: &'a Attribute) -> Result<Option<IndexSource<'a>>> {
+    fn new(
+        query: &'a ViewQuery,
+        attribute: &'a Attribute,
+        share: usize,
+    ) -> Result<Option<IndexSource<'a>>> {
         let view = &query.view;
         if query.request.condition.is_some() {
-            return IndexSource::of_condition(query, attribute);
+            return IndexSource::of_condition(query, attribute, share);
         }
         view.snapshot.check_open()?;
         let kept = &view.dataset.state.kept_filter;
@@ -123,6 +131,7 @@ impl<'a> IndexSource<'a> {
             expired: view.expired()?,
             matches: None,
             steps: Steps::default(),
+            share,
             view,
         }))
     }
@@ -131,6 +140,7 @@ impl<'a> IndexSource<'a> {
     fn of_condition(
         query: &'a ViewQuery,
         attribute: &'a Attribute,
+        share: usize,
     ) -> Result<Option<IndexSource<'a>>> {
         let mut keys = query.clone();
         keys.request.keys_only = true;
@@ -154,7 +164,8 @@ impl<'a> IndexSource<'a> {
             return Ok(None);
         }
         let (expired, cost) = (context.expired.as_deref(), &context.costs.keys);
-        let mut current = CurrentEntries::new(&context.validity, expired, cost, &mut steps);
+        let current = CurrentEntries::new(&context.validity, expired, cost, &mut steps);
+        let mut current = current.within(share);
         current.prepare(expected)?;
         let mut writes = DistinctWrites::default();
         let mut take =
@@ -175,6 +186,7 @@ impl<'a> IndexSource<'a> {
             expired: None,
             costs: context.costs,
             steps,
+            share,
         }))
     }
 
@@ -241,7 +253,7 @@ impl<'a> IndexSource<'a> {
     /// Decides which entries are current, without regard to the matches.
     fn current<'s, G>(&'s self, steps: &'s mut Steps) -> CurrentEntries<'s, G> {
         let expired = self.expired.as_deref();
-        CurrentEntries::new(&self.validity, expired, &self.costs.keys, steps)
+        CurrentEntries::new(&self.validity, expired, &self.costs.keys, steps).within(self.share)
     }
 
     /// True if a record has a value that the index does not show in its order.
@@ -336,7 +348,7 @@ impl<'a> IndexSource<'a> {
         let lookup = self.lookup();
         let counts_all = self.matches.is_none() && totals.wants_count();
         let all_writes = counts_all.then(DistinctWrites::default);
-        let mut groups = ValueGroups::new(self.sampler(), totals, all_writes);
+        let mut groups = ValueGroups::new(self.sampler(), totals, all_writes, self.share);
         let mut walk = InOrder::new(&lookup, self.attribute, Direction::Ascending, READAHEAD)?;
         let mut current = self.current(steps);
         if self.matches.is_none() {
@@ -422,7 +434,7 @@ impl<'a> IndexSource<'a> {
         steps.obsolete += counts.obsolete;
         let with_value = counts.values.iter().map(|value| value.entries).sum();
         steps.answers += with_value;
-        let mut groups = ValueGroups::new(self.sampler(), totals, None);
+        let mut groups = ValueGroups::new(self.sampler(), totals, None, self.share);
         let mut flow = ControlFlow::Continue(());
         for value in counts.values {
             groups.add_counted(value);

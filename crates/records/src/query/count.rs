@@ -144,6 +144,11 @@ impl DistinctWrites {
         }
     }
 
+    /// The bytes of the numbers that are not in the set yet.
+    pub(super) fn gathered_bytes(&self) -> usize {
+        size_of_val(self.gathered.as_slice())
+    }
+
     fn flush(&mut self) {
         self.gathered.sort_unstable();
         self.set.extend(self.gathered.drain(..));

@@ -8,8 +8,9 @@ use super::explain::Steps;
 use crate::error::Result;
 use crate::maintenance::Validity;
 
-/// The number of undecided entries whose keys are looked up together.
+/// The most undecided entries whose keys are looked up together, and the most bytes of them.
 const MAX_UNDECIDED: usize = 64 << 10;
+const MAX_UNDECIDED_BYTES: usize = 4 << 20;
 
 /// Receives the current entries.
 pub(super) trait TakeCurrentEntry {
@@ -29,6 +30,9 @@ pub(super) struct CurrentEntries<'a, G = ()> {
     cost: &'a Cost,
     pub(super) steps: &'a mut Steps,
     undecided: Vec<UndecidedEntry<G>>,
+    /// The bytes of these entries, and the most of them.
+    undecided_bytes: usize,
+    max_bytes: usize,
 }
 
 /// An entry whose key is to be looked up.
@@ -52,6 +56,16 @@ impl<'a, G> CurrentEntries<'a, G> {
             cost,
             steps,
             undecided: Vec::new(),
+            undecided_bytes: 0,
+            max_bytes: MAX_UNDECIDED_BYTES,
+        }
+    }
+
+    /// Holds at most so many bytes of undecided entries, but for the last one.
+    pub(super) fn within(self, bytes: usize) -> CurrentEntries<'a, G> {
+        CurrentEntries {
+            max_bytes: self.max_bytes.min(bytes),
+            ..self
         }
     }
 
@@ -91,10 +105,13 @@ impl<'a, G> CurrentEntries<'a, G> {
             Some(false) => to.take(group, key, seq),
             Some(true) => self.steps.obsolete += 1,
             None => {
+                self.undecided_bytes += key.len() + size_of::<UndecidedEntry<G>>();
                 let key = key.to_vec();
                 self.undecided.push(UndecidedEntry { key, seq, group });
                 self.steps.probed += 1;
-                if self.undecided.len() >= MAX_UNDECIDED {
+                let is_full =
+                    self.undecided.len() >= MAX_UNDECIDED || self.undecided_bytes >= self.max_bytes;
+                if is_full {
                     return self.finish(to);
                 }
             }
@@ -110,6 +127,7 @@ impl<'a, G> CurrentEntries<'a, G> {
         self.validity
             .prepare(self.undecided.len() as u64, self.cost)?;
         self.undecided.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        self.undecided_bytes = 0;
         for UndecidedEntry { key, seq, group } in self.undecided.drain(..) {
             if self.validity.is_superseded(seq, &key, self.cost)? {
                 self.steps.obsolete += 1;

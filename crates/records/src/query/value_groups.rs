@@ -1,6 +1,7 @@
 //! The groups of an aggregate, from the values of an index in their order: neighbouring values of
-//! one group are added up, and each group is passed on when all its entries are decided. Memory is
-//! bounded by the number of groups that wait, and of the writes in them.
+//! one group are added up, and each group is passed on when all its entries are decided. The groups
+//! that wait are bounded by their number and their bytes. The last one, of which entries may
+//! follow, is not: it takes up to two bytes for each of its records, and eight for the last 65,536.
 
 use std::ops::ControlFlow;
 
@@ -21,9 +22,6 @@ pub(super) type VisitGroup<'g> = dyn FnMut(Group) -> Result<ControlFlow<()>> + '
 
 /// The most groups that wait for their entries to be decided.
 const MAX_WAITING_GROUPS: usize = 16 << 10;
-
-/// The most writes in such groups.
-const MAX_WAITING_WRITES: usize = 256 << 10;
 
 /// If a record of each group of times is read, at most one in this many entries is.
 const ENTRIES_PER_SAMPLE: u64 = 16;
@@ -47,8 +45,9 @@ pub(super) struct ValueGroups<'a> {
     value: Vec<u8>,
     /// The groups whose entries are not all decided; entries of the last one may follow.
     waiting: Vec<WaitingGroup>,
-    /// Writes that were added to these groups.
-    waiting_writes: usize,
+    /// The bytes of these groups, and the most of them.
+    waiting_bytes: usize,
+    max_bytes: usize,
     /// False once the index does not show what a record has: the groups are not those of the
     /// records.
     is_shown: bool,
@@ -65,12 +64,31 @@ struct WaitingGroup {
     example: Option<Vec<u8>>,
 }
 
+impl WaitingGroup {
+    /// Its bytes, but for those of [`DistinctWrites::gathered_bytes`].
+    fn bytes(&self) -> usize {
+        let example = self.example.as_ref().map_or(0, Vec::len);
+        size_of::<WaitingGroup>() + self.key.len() + example
+    }
+
+    /// Sets its example if it has none. Returns the bytes that this adds.
+    fn set_example(&mut self, key: &[u8]) -> usize {
+        if self.example.is_some() {
+            return 0;
+        }
+        self.example = Some(key.to_vec());
+        key.len()
+    }
+}
+
 impl<'a> ValueGroups<'a> {
-    /// No groups yet. The writes of all groups are gathered in `all_writes`, if it is given.
+    /// No groups yet. The writes of all groups are gathered in `all_writes`, if it is given. Groups
+    /// that wait take up to `max_bytes`.
     pub(super) fn new(
         sampler: TimeSampler<'a>,
         totals: ValueTotals,
         all_writes: Option<DistinctWrites>,
+        max_bytes: usize,
     ) -> ValueGroups<'a> {
         ValueGroups {
             all_writes,
@@ -81,7 +99,8 @@ impl<'a> ValueGroups<'a> {
             totals,
             value: Vec::new(),
             waiting: Vec::new(),
-            waiting_writes: 0,
+            waiting_bytes: 0,
+            max_bytes,
             is_shown: true,
         }
     }
@@ -101,8 +120,8 @@ impl<'a> ValueGroups<'a> {
         let at = self.group_of(&value);
         self.taken += entries;
         let group = self.waiting.own_mut(at);
-        group.example.get_or_insert(key);
         group.counted += entries;
+        self.waiting_bytes += group.set_example(&key);
     }
 
     /// The place of the group that entries with this value belong to: the last one, which begins
@@ -115,12 +134,14 @@ impl<'a> ValueGroups<'a> {
             let mut key = Vec::new();
             self.is_shown &= self.totals.key(value, &mut key);
             if self.waiting.last().is_none_or(|last| last.key != key) {
-                self.waiting.push(WaitingGroup {
+                let group = WaitingGroup {
                     key,
                     records: DistinctWrites::default(),
                     counted: 0,
                     example: None,
-                });
+                };
+                self.waiting_bytes += group.bytes();
+                self.waiting.push(group);
             }
         }
         self.waiting.len() - 1
@@ -129,10 +150,12 @@ impl<'a> ValueGroups<'a> {
     /// True if the groups so far are to be decided and passed on.
     pub(super) fn is_full(&self) -> bool {
         // The first record that is read may show that the index is of no use.
-        let is_first = self.shows_times && self.samples == 0 && self.waiting.len() > 1;
-        is_first
-            || self.waiting.len() >= MAX_WAITING_GROUPS
-            || self.waiting_writes >= MAX_WAITING_WRITES
+        let is_first = self.shows_times && self.samples == 0;
+        // The last group stays in any case.
+        self.waiting.len() > 1
+            && (is_first
+                || self.waiting.len() >= MAX_WAITING_GROUPS
+                || self.waiting_bytes >= self.max_bytes)
     }
 
     /// True if a record of the group, or without groups of all, has a number as a time. If the
@@ -165,6 +188,8 @@ impl<'a> ValueGroups<'a> {
     ) -> Result<ControlFlow<()>> {
         let open = self.waiting.pop();
         let flow = self.pass_on_all(steps, visit)?;
+        let bytes = |open: &WaitingGroup| open.bytes() + open.records.gathered_bytes();
+        self.waiting_bytes = open.as_ref().map_or(0, bytes);
         self.waiting.extend(open);
         Ok(flow)
     }
@@ -178,7 +203,7 @@ impl<'a> ValueGroups<'a> {
         steps: &mut Steps,
         visit: &mut VisitGroup<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.waiting_writes = 0;
+        self.waiting_bytes = 0;
         for group in std::mem::take(&mut self.waiting) {
             // A group without a current entry does not exist.
             let Some(record) = group.example else {
@@ -213,10 +238,10 @@ impl TakeCurrentEntry for ValueGroups<'_> {
             all_writes.add(seq);
         }
         let group = self.waiting.own_mut(group);
-        group.example.get_or_insert_with(|| key.to_vec());
+        self.waiting_bytes += group.set_example(key);
         if self.totals.is_grouped() {
             group.records.add(seq);
-            self.waiting_writes += 1;
+            self.waiting_bytes += size_of::<Seq>();
         }
     }
 }
