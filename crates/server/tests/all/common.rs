@@ -32,7 +32,11 @@ impl Served {
         config.listen = "127.0.0.1:0".parse().unwrap();
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(Server::start(config)).unwrap();
-        let agent = Agent::config_builder().http_status_as_error(false).build();
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // The server closes a connection whose request it refused before its body.
+            .max_idle_connections(0)
+            .build();
         Served {
             runtime,
             server: Some(server),

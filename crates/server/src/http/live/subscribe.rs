@@ -101,9 +101,10 @@ pub(in super::super) async fn subscribe(
     let received = received.map(Place::parse).transpose()?;
     let asked = Asked::new(&topic, &params)?;
     let visible = caller.clone();
-    let open = move |app: &Shared, _: &esker::Stop| {
+    let open = move |app: &Shared, stop: &esker::Stop| {
         let broker = app.engine.broker()?;
-        TopicSource::new(broker, asked, received, visible)
+        let now = app.engine.handle(stop).db().position().seq;
+        TopicSource::new(broker, asked, received, visible, now)
     };
     let stream = Stream::open(app, &caller, &connection, open).await?;
     if received.is_some() && stream.is_over() {
@@ -265,6 +266,7 @@ impl TopicSource {
         asked: Asked,
         received: Option<Place>,
         caller: Caller,
+        now: Seq,
     ) -> Result<TopicSource, Problem> {
         let ends = |long| broker.now().saturating_add(units(&broker, long));
         let to = match received {
@@ -280,7 +282,8 @@ impl TopicSource {
         let reader = match (received, from) {
             (Some(place), _) => Reader::Past(Vec::new().into_iter(), place.seq),
             (None, Some(_)) => Reader::Past(Vec::new().into_iter(), 0),
-            (None, None) => Reader::Follow(Box::new(broker.follow(&subscription, None)?)),
+            // By the numbers: others may have published in this millisecond, too.
+            (None, None) => Reader::Follow(Box::new(broker.follow(&subscription, Some(now))?)),
         };
         Ok(TopicSource {
             broker,
