@@ -1,5 +1,7 @@
 //! Statistics of a store, for people and programs.
 
+mod tables;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use crate::catalog::Layout;
 use crate::consumer::ChangeConsumer;
 use crate::store::{DatasetState, Handle, Store};
 pub use crate::telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
+pub use tables::TableStats;
 
 /// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,6 +8,7 @@
 mod access;
 mod config;
 mod connections;
+mod dashboard;
 mod engine;
 mod http;
 mod jobs;

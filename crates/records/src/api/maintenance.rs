@@ -11,7 +11,7 @@ use crate::advise::{Advice, Mix};
 use crate::ddl::{IndexChange, IndexProgress, MigrationProgress, MigrationReport};
 use crate::error::Result;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
-use crate::stats::DatasetStats;
+use crate::stats::{DatasetStats, TableStats};
 use crate::telemetry::UsageCounts;
 
 impl<K, V> Dataset<K, V> {
@@ -193,5 +193,11 @@ impl<K, V> Dataset<K, V> {
     /// The state of the dataset: its definition, and its trees level by level.
     pub fn stats(&self) -> DatasetStats {
         self.handle.stats()
+    }
+
+    /// The tables of the dataset, tree by tree, the newest runs first: what a picture of its levels
+    /// is made of. Reads no file.
+    pub fn tables(&self) -> Vec<TableStats> {
+        self.handle.tables()
     }
 }

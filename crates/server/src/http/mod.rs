@@ -7,6 +7,7 @@ mod document;
 mod extract;
 mod find;
 mod jobs;
+mod levels;
 mod live;
 mod load;
 mod origin;
@@ -36,6 +37,7 @@ pub(crate) use body::Bodies;
 
 use crate::access::{Caller, Tokens};
 use crate::config::{Config, Limits};
+use crate::dashboard;
 use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::live::Live;
@@ -105,6 +107,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(state::stat))
         .routes(routes!(state::stat_dataset))
         .routes(routes!(state::advise))
+        .routes(routes!(levels::levels))
+        .routes(routes!(levels::boxes))
         .routes(routes!(state::set_ttl))
         .routes(routes!(state::snapshots))
         .routes(routes!(state::keep_snapshot, state::drop_snapshot))
@@ -135,6 +139,7 @@ pub(crate) fn document() -> Result<String, String> {
 pub(crate) fn router(app: Shared, config: &Config) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router
+        .merge(dashboard::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies have their own limits (`body`).
@@ -219,10 +224,16 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 /// Routes that need no token.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
 
+fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || dashboard::has(path)
+}
+
 /// Finds out who makes a request.
 async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let caller = if app.tokens.is_empty() {
-        if !origin::is_own(&request, &app.origins) {
+        // The page may be opened by a link from elsewhere: it tells nothing by itself.
+        let is_page = dashboard::has(request.uri().path());
+        if !is_page && !origin::is_own(&request, &app.origins) {
             let detail = "without tokens, pages of other origins may not use this server";
             return Problem::forbidden(detail).into_response();
         }
@@ -230,7 +241,7 @@ async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -
     } else {
         match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {
             Some(caller) => caller,
-            None if OPEN.contains(&request.uri().path()) => Caller::stranger(),
+            None if is_open(request.uri().path()) => Caller::stranger(),
             None => {
                 let detail = "this server needs a token: Authorization: Bearer TOKEN";
                 return Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail).into_response();

@@ -3,6 +3,7 @@
 
 mod architecture;
 mod common;
+mod dashboard;
 mod datasets;
 mod events;
 mod fence;
