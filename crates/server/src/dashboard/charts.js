@@ -80,7 +80,7 @@ export class Chart {
         y: { range: (_, low, high) => [0, this.top ?? (high > 0 ? high * 1.1 : 1)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 22, gap: 4, space: 70, values: "{HH}:{mm}" },
+        { ...axis, grid: { show: false }, size: 28, gap: 10, space: 70, values: "{HH}:{mm}" },
         { ...axis, size: 62, gap: 6, space: 26, incrs: this.binary ? BINARY : undefined,
           values: (_, all) => all.map((value) => unit(value)) },
       ],

@@ -5,7 +5,9 @@ import { age, bytes, duration } from "./units.js";
 
 /** `L0–L1 → L2`. */
 function path(job) {
-  if (!job.from_levels) return "memory → L0";
+  if (job.job === "flush") return "memory → L0";
+  // Other jobs may concern no levels, such as a sweep of what is obsolete.
+  if (!job.from_levels) return "";
   const [first, last] = job.from_levels;
   const from = first === last ? `L${first}` : `L${first}–L${last}`;
   return `${from} → L${job.to_level}`;
@@ -22,7 +24,7 @@ export function runningJobs(jobs = []) {
   if (jobs.length === 0) return h("p", { class: "empty" }, "No flush or compaction is running.");
   return h("ul", { class: "jobs" }, jobs.map((job) => {
     const share = job.bytes_in > 0 ? Math.min(job.bytes_written / job.bytes_in, 1) : 0;
-    const label = `${job.job} of ${treeName(job)}, ${path(job)}`;
+    const label = [`${job.job} of ${treeName(job)}`, path(job)].filter(Boolean).join(", ");
     return h("li", {},
       h("span", { class: "job-kind" }, job.job),
       h("span", { class: "job-tree" }, treeName(job)),
