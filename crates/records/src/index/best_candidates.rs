@@ -6,6 +6,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Seq, Slice, Superseded};
 use esker_model::query::Recency;
 
@@ -98,9 +99,8 @@ impl SoughtWrites {
 
     /// Notes that an entry of a write was offered.
     fn note(&mut self, seq: Seq) {
-        let position = self.seqs.binary_search(&seq);
-        if let Some(found) = position.ok().and_then(|at| self.found.get_mut(at)) {
-            *found = true;
+        if let Ok(at) = self.seqs.binary_search(&seq) {
+            *self.found.own_mut(at) = true;
         }
     }
 
@@ -188,10 +188,12 @@ impl BestCandidates {
     }
 
     /// The sequence numbers of the writes that were sought and have entries, in ascending order.
-    pub(crate) fn into_found(self) -> Vec<Seq> {
-        self.sought
-            .map(SoughtWrites::into_found)
-            .unwrap_or_default()
+    ///
+    /// # Errors
+    /// [`Misplaced`] if no writes were sought.
+    pub(crate) fn into_found(self) -> Result<Vec<Seq>, Misplaced> {
+        let sought = self.sought.ok_or_else(|| Misplaced::here())?;
+        Ok(sought.into_found())
     }
 
     /// The number of entries between the first and the last of the writes that are sought.
@@ -415,6 +417,6 @@ mod tests {
         }
         assert_eq!((best.len(), best.bytes), (0, 0));
         assert_eq!(best.offered(), 30_000, "those from 4 to 9");
-        assert_eq!(best.into_found(), [4, 9]);
+        assert_eq!(best.into_found().unwrap(), [4, 9]);
     }
 }

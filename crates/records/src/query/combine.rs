@@ -323,7 +323,7 @@ pub(super) fn rule_out(
         steps.listed += best.offered();
         lists.push(WindowSeqs {
             constraint: at,
-            seqs: best.into_found(),
+            seqs: best.into_found()?,
         });
     }
     let before = candidates.len();
