@@ -3,6 +3,7 @@
 use std::io;
 
 use esker::Error;
+use esker_store::served_at;
 
 /// The result of a command that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +106,14 @@ impl From<Error> for Failure {
             Error::PositionExpired { .. } => Self::Store(format!(
                 "{error}; leave --from out to begin there, or keep changes with --consumer"
             )),
-            Error::Locked { .. } => Self::Store(format!(
-                "{error}: one process writes at a time, and commands that only read work beside it"
-            )),
+            Error::Locked { ref folder } => Self::Store(match served_at(folder) {
+                Some(address) => format!(
+                    "{error}: it is served at {address}, which stands where the folder stands, as in `esker list {address}`"
+                ),
+                None => format!(
+                    "{error}: one process writes at a time, and commands that only read work beside it"
+                ),
+            }),
             _ => Self::Store(error.to_string()),
         }
     }

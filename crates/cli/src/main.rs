@@ -39,6 +39,8 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
             output::bytes(LEAST_MEMORY as u64)
         ));
     }
+    #[cfg(feature = "server")]
+    store::choose(cli.token_file.as_deref())?;
     match cli.command {
         Command::Demo(args) => commands::demo::demo(&args, memory),
         Command::Create(args) => commands::create::create(&args, memory),

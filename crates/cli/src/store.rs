@@ -3,6 +3,8 @@
 //! need a folder.
 
 use std::path::Path;
+#[cfg(feature = "server")]
+use std::sync::OnceLock;
 
 use ::pubsub::PubSub;
 use esker::{Database, Durability, Options};
@@ -50,18 +52,81 @@ pub(crate) fn create_or_open(dir: &Path, memory: usize) -> Result<Box<dyn Store>
     open_as(dir, Mode::Create, options(memory))
 }
 
-fn open_as(dir: &Path, mode: Mode, options: Options) -> Result<Box<dyn Store>, Failure> {
+/// Opens the store at a path or an address.
+pub(crate) fn open_as(dir: &Path, mode: Mode, options: Options) -> Result<Box<dyn Store>, Failure> {
     refuse_file(dir)?;
-    Ok(esker_store::open(dir, mode, options)?)
+    Ok(opened(dir, mode, options)?)
+}
+
+/// As [`open_as`], with the error of the library.
+#[cfg(not(feature = "server"))]
+pub(crate) fn opened(
+    dir: &Path,
+    mode: Mode,
+    options: Options,
+) -> Result<Box<dyn Store>, esker::Error> {
+    esker_store::open(dir, mode, options)
+}
+
+/// As [`open_as`], with the error of the library.
+#[cfg(feature = "server")]
+pub(crate) fn opened(
+    dir: &Path,
+    mode: Mode,
+    options: Options,
+) -> Result<Box<dyn Store>, esker::Error> {
+    match ACCESS.get() {
+        Some(access) => esker_store::open_with(dir, mode, options, access),
+        None => esker_store::open(dir, mode, options),
+    }
+}
+
+/// How servers are reached, if the command line says so.
+#[cfg(feature = "server")]
+static ACCESS: OnceLock<esker_store::Access> = OnceLock::new();
+
+/// Takes the token of a file for servers, in place of that of the environment.
+#[cfg(feature = "server")]
+pub(crate) fn choose(token_file: Option<&Path>) -> Result<(), Failure> {
+    if let Some(file) = token_file {
+        let access = esker_store::Access::from_env()?.with_token_file(file)?;
+        // The arguments are read once.
+        let _ = ACCESS.set(access);
+    }
+    Ok(())
+}
+
+/// True for the address of a server.
+pub(crate) fn is_served(dir: &Path) -> bool {
+    let text = dir.to_string_lossy();
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Refuses the address of a server where a command works on a folder; `instead` says what to use.
+pub(crate) fn refuse_server(dir: &Path, instead: &str) -> Result<(), Failure> {
+    if is_served(dir) {
+        return Err(Failure::Usage(format!(
+            "{}: this command works on a folder; {instead}",
+            dir.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Opens a folder for publish/subscribe or a demonstration, and creates it if it does not exist.
 pub(crate) fn create_or_open_folder(dir: &Path, options: Options) -> Result<FolderStore, Failure> {
+    refuse_server(dir, "a server has publications at /v1/topics/TOPIC")?;
     Ok(Database::create_or_open(dir, options)?)
 }
 
 /// Opens a folder to read publications from it.
 pub(crate) fn open_folder_to_read(dir: &Path, memory: usize) -> Result<FolderStore, esker::Error> {
+    if is_served(dir) {
+        return Err(esker::Error::Unsupported(format!(
+            "{}: this command works on a folder; a server has publications at /v1/topics/TOPIC",
+            dir.display()
+        )));
+    }
     Database::open_reader(dir, options(memory))
 }
 

@@ -42,6 +42,20 @@ pub struct ChangeConsumer {
 }
 
 /// The name in the engine of a consumer of the dataset with this data tree.
+impl ChangeConsumer {
+    /// A consumer that has read everything up to a position, for stores of other crates.
+    pub fn new(name: String, position: Position) -> ChangeConsumer {
+        ChangeConsumer {
+            name,
+            dataset: None,
+            position,
+            keeps_bytes: 0,
+            lag_bytes: 0,
+            unread_for: None,
+        }
+    }
+}
+
 fn scoped(data: TreeId, name: &str) -> String {
     format!("\0{data}\0{name}")
 }

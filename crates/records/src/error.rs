@@ -162,6 +162,24 @@ pub struct NotUnique {
     pub holder: Key,
 }
 
+impl NotUnique {
+    /// For stores of other crates: the values that `dataset` has at `path` must be unique, and the
+    /// records of `key` and `holder` would both have `value`.
+    pub fn new(
+        (dataset, path): (String, Path),
+        value: String,
+        (key, holder): (Key, Key),
+    ) -> NotUnique {
+        NotUnique {
+            dataset,
+            path,
+            value,
+            key,
+            holder,
+        }
+    }
+}
+
 impl fmt::Display for NotUnique {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NotUnique {

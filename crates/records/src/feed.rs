@@ -95,6 +95,23 @@ pub struct Change<K = Key> {
 }
 
 impl Change {
+    /// A change, for stores of other crates: the record as it left it, and the one that it
+    /// replaced.
+    pub fn new(
+        key: Key,
+        position: Position,
+        kind: ChangeKind,
+        (record, old): (Option<Record>, Option<Record>),
+    ) -> Change {
+        Change {
+            key,
+            position,
+            record,
+            old,
+            kind,
+        }
+    }
+
     /// Converts the keys to the type `K`.
     fn typed<K: PrimaryKey>(self) -> Result<Change<K>> {
         Ok(Change {

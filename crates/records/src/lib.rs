@@ -97,6 +97,7 @@ pub use write::IntoUpdate;
 /// Definitions of datasets in detail, their texts, and the types of values.
 pub mod schema {
     pub use crate::store::check_dataset_name;
+    pub use crate::write::with_generated_key;
     pub use esker_model::Error as ModelError;
     pub use esker_model::condition::ParseError;
     pub use esker_model::definition::{

@@ -2,6 +2,7 @@
 
 mod tables;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use esker_lsm::version::{Run, TreeVersion};
 use esker_lsm::{Component, Job, JobDescription, JobFailure, Retry, Seq, Snapshot, Time, Why};
 use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
 use esker_model::schema::{Path, Type};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::catalog::Layout;
 use crate::consumer::ChangeConsumer;
@@ -20,18 +21,19 @@ use crate::store::{DatasetState, Handle, Store};
 pub use crate::telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 pub use tables::TableStats;
 
-/// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised, and read
+/// again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoreStats {
     /// The datasets, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub datasets: BTreeMap<String, DatasetStats>,
     /// How the memory budget is used.
     pub memory: MemoryStats,
     /// The engine's counters since the store was opened, by name: blocks read, files created, syncs
     /// and so on.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: BTreeMap<Cow<'static, str>, u64>,
     /// The consumers of changes; empty if their files cannot be read.
     pub consumers: Vec<ConsumerStats>,
     /// The named snapshots.
@@ -51,13 +53,13 @@ pub struct StoreStats {
 }
 
 /// How the memory budget of a store is used. In bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The whole budget.
     pub budget_bytes: usize,
     /// Memory in use, by purpose.
-    pub held_bytes: BTreeMap<&'static str, usize>,
+    pub held_bytes: BTreeMap<Cow<'static, str>, usize>,
     /// Threads that wait for memory.
     pub waiting: usize,
     /// How often a thread had to wait for memory.
@@ -75,7 +77,7 @@ pub struct MemoryStats {
 }
 
 /// A consumer of changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConsumerStats {
     /// Its name.
@@ -95,7 +97,7 @@ pub struct ConsumerStats {
 }
 
 /// A named snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotStats {
     /// Its name.
@@ -109,11 +111,11 @@ pub struct SnapshotStats {
 }
 
 /// A failing background job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FailedJob {
     /// Its kind: `flush` or `merge`.
-    pub job: &'static str,
+    pub job: Cow<'static, str>,
     /// The tree that it compacts; `None` for a flush.
     pub tree: Option<String>,
     /// How many times in a row it failed.
@@ -125,11 +127,11 @@ pub struct FailedJob {
 }
 
 /// A flush or compaction, running or ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobStats {
     /// `flush` or `merge`.
-    pub job: &'static str,
+    pub job: Cow<'static, str>,
     /// The name of its tree, or of the first of several.
     pub tree: Option<String>,
     /// The number of its trees.
@@ -156,8 +158,9 @@ pub struct JobStats {
     pub error: Option<String>,
 }
 
-/// The state of a dataset ([`Dataset::stats`](crate::Dataset::stats)). Can be serialised.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The state of a dataset ([`Dataset::stats`](crate::Dataset::stats)). Can be serialised, and read
+/// again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DatasetStats {
     /// Its definition.
@@ -174,7 +177,7 @@ pub struct DatasetStats {
 }
 
 /// An index change that is not complete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnfinishedIndex {
     /// The attribute.
@@ -187,7 +190,7 @@ pub struct UnfinishedIndex {
 }
 
 /// The maintenance strategy of a dataset, and its cost.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StrategyStats {
     /// The maintenance strategy.
@@ -226,7 +229,7 @@ pub struct StrategyStats {
 }
 
 /// A tree of a dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TreeStats {
     /// Its contents, in words.
@@ -243,7 +246,7 @@ pub struct TreeStats {
 }
 
 /// The part of a tree that is in memory and in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemtableStats {
     /// Entries.
@@ -253,7 +256,7 @@ pub struct MemtableStats {
 }
 
 /// A sorted run of a tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Its level.
@@ -287,7 +290,7 @@ impl Store {
             memory: MemoryStats {
                 budget_bytes: group.options().memory_budget,
                 held_bytes: held
-                    .map(|(account, bytes)| (account.name(), *bytes))
+                    .map(|(account, bytes)| (account.name().into(), *bytes))
                     .collect(),
                 waiting: memory.waiting,
                 waits: memory.waits,
@@ -297,7 +300,9 @@ impl Store {
                 cache_capacity_bytes: group.cache().capacity(),
                 memtable_bytes: group.memtable_bytes(),
             },
-            counters: group.stats().each().into_iter().collect(),
+            counters: (group.stats().each().into_iter())
+                .map(|(name, count)| (name.into(), count))
+                .collect(),
             consumers: (self.consumers().unwrap_or_default().into_iter())
                 .map(consumer_stats)
                 .collect(),
@@ -438,8 +443,8 @@ fn tree_stats(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeS
 fn failed_job(failure: &JobFailure) -> FailedJob {
     FailedJob {
         job: match failure.job {
-            Job::Flush => "flush",
-            Job::Merge => "merge",
+            Job::Flush => "flush".into(),
+            Job::Merge => "merge".into(),
         },
         tree: failure.tree.as_ref().map(|(_, name)| name.clone()),
         times: failure.times,
@@ -465,7 +470,7 @@ struct JobProgress {
 
 fn job_stats(job: JobDescription, progress: JobProgress) -> JobStats {
     JobStats {
-        job: job.kind.name(),
+        job: job.kind.name().into(),
         tree: job.tree,
         trees: job.trees,
         from_levels: job.levels.map(|((first, last), _)| [first, last]),

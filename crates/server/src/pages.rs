@@ -123,8 +123,22 @@ impl Place {
     }
 
     pub(crate) fn text(&self) -> String {
-        format!("{:016x}.{}", self.number, self.token)
+        format!("{}.{}", text_of(self.number), self.token)
     }
+}
+
+/// The number of a snapshot as text.
+pub(crate) fn text_of(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// The number of a snapshot.
+///
+/// # Errors
+/// 400 if it is none.
+pub(crate) fn number_of(text: &str) -> Result<u64, Problem> {
+    let number = u64::from_str_radix(text, 16);
+    number.map_err(|_| Problem::bad_request(format!("`{text}` is no moment")))
 }
 
 impl Pages {
@@ -161,12 +175,17 @@ impl Pages {
         let mut kept = self.kept.lock();
         let found = kept.by_number.get_mut(&number).filter(|one| one.lives(now));
         let found = found.ok_or_else(|| {
-            let detail =
-                "the snapshot of this page has gone: it is kept for 60 s after its last use";
+            let detail = "the snapshot of this page or moment has gone: it is kept for 60 s after its last use";
             Problem::new(StatusCode::GONE, "page-expired", detail)
         })?;
         found.used = now;
         Ok(found.moment.clone())
+    }
+
+    /// Drops a snapshot: its caller needs it no more.
+    pub(crate) fn end(&self, number: u64) {
+        let gone = self.kept.lock().by_number.remove(&number);
+        drop_apart(gone.into_iter().collect());
     }
 
     /// Drops the snapshots whose time is over. Returns how many are left.

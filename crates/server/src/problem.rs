@@ -170,10 +170,15 @@ impl From<Error> for Problem {
         let problem = Problem::new(status, kind, error.to_string());
         match &error {
             Error::NotUnique(why) => problem
+                .with("dataset", why.dataset.clone())
+                .with("value", why.value.clone())
                 .with("key", why.key.to_string())
                 .with("path", why.path.to_string())
                 .with("holder", why.holder.to_string()),
             Error::PositionExpired { oldest } => problem.with("oldest", oldest.to_string()),
+            Error::OtherHistory { position, current } => problem
+                .with("position", position.to_string())
+                .with("current", current.to_string()),
             _ => match error.conflict() {
                 Some(key) => problem.with("key", key.to_string()),
                 None => problem,

@@ -1,10 +1,11 @@
 //! Starts a server and ends it: listeners, connections with their limits, signals.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use esker::{Database, Options};
+use esker_store::ServedAt;
 use pubsub::PubSub;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -73,6 +74,8 @@ pub struct Server {
     /// Ends the listeners.
     end: oneshot::Sender<()>,
     accepting: tokio::task::JoinHandle<()>,
+    /// Says in the store's folder where it is served.
+    said: Option<ServedAt>,
 }
 
 impl Server {
@@ -99,6 +102,11 @@ impl Server {
             .await
             .map_err(|error| StartError::Settings(error.to_string()))?
             .map_err(StartError::Store)?;
+        let url = url(address, config.tls.is_some());
+        // Without the file a locked store does not say where it is served: no more is lost.
+        let said = ServedAt::say(&config.dir, &url)
+            .inspect_err(|error| tracing::warn!("{}: {error}", config.dir.display()))
+            .ok();
         let app = Arc::new(App {
             engine: Engine::new(db, &config.dir, config.limits.query_time),
             pages: Pages::default(),
@@ -122,6 +130,7 @@ impl Server {
             app,
             end,
             accepting,
+            said,
         })
     }
 
@@ -142,11 +151,25 @@ impl Server {
         let _ = self.accepting.await;
         // Requests that were running may have begun further jobs.
         self.app.jobs.cancel_all();
+        drop(self.said);
         let app = self.app;
         app.live.all_ended().await;
         let closed = tokio::task::spawn_blocking(move || app.engine.close()).await;
         closed.unwrap_or(Err(esker::Error::Closed))
     }
+}
+
+/// An address as clients on this machine use it.
+fn url(address: SocketAddr, is_encrypted: bool) -> String {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let scheme = if is_encrypted { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// HTTP without tokens, and MQTT without users, are served on loopback addresses alone.

@@ -47,6 +47,9 @@ mod part;
 #[cfg(feature = "plain")]
 mod plain;
 mod records;
+#[cfg(feature = "http")]
+mod remote;
+mod served;
 mod store;
 mod summary;
 
@@ -54,8 +57,15 @@ pub use answer::Answer;
 pub use batch::Batch;
 pub use capabilities::Capabilities;
 pub use embedded::Embedded;
+#[cfg(feature = "http")]
+pub use esker_client::Access;
 pub use open::open;
+#[cfg(feature = "http")]
+pub use open::open_with;
 pub use part::Part;
 pub use records::{ChangeFeed, Dataset, Records, VersionRequest};
+#[cfg(feature = "http")]
+pub use remote::Remote;
+pub use served::{ServedAt, served_at};
 pub use store::{Mode, Store};
 pub use summary::{IndexSummary, Summary};

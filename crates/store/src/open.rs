@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use esker::{Database, Error, Options, Result};
+#[cfg(feature = "http")]
+use esker_client::Access;
 
 use crate::embedded::Embedded;
 use crate::store::{Mode, Store};
@@ -14,6 +16,10 @@ use crate::store::{Mode, Store};
 pub fn open(address: impl AsRef<Path>, mode: Mode, options: Options) -> Result<Box<dyn Store>> {
     let address = address.as_ref();
     if let Some((scheme, rest)) = address.to_str().and_then(split) {
+        #[cfg(feature = "http")]
+        if is_served(scheme) {
+            return open_with(address, mode, options, &Access::from_env()?);
+        }
         return open_scheme(scheme, rest, mode);
     }
     let db = match mode {
@@ -26,6 +32,33 @@ pub fn open(address: impl AsRef<Path>, mode: Mode, options: Options) -> Result<B
         Mode::Create => Database::create_or_open(address, options)?,
     };
     Ok(Box::new(Embedded::new(db)))
+}
+
+/// As [`open`], with what a server wants beside its address.
+///
+/// # Errors
+/// As [`open`].
+#[cfg(feature = "http")]
+pub fn open_with(
+    address: impl AsRef<Path>,
+    mode: Mode,
+    options: Options,
+    access: &Access,
+) -> Result<Box<dyn Store>> {
+    let address = address.as_ref();
+    match address
+        .to_str()
+        .filter(|text| split(text).is_some_and(|(scheme, _)| is_served(scheme)))
+    {
+        Some(text) => Ok(Box::new(crate::remote::Remote::open(text, mode, access)?)),
+        None => open(address, mode, options),
+    }
+}
+
+/// True for the schemes of servers.
+#[cfg(feature = "http")]
+fn is_served(scheme: &str) -> bool {
+    scheme == "http" || scheme == "https"
 }
 
 /// Splits an address. A path with a colon can be given as `./a:b`.
@@ -46,6 +79,10 @@ fn open_scheme(scheme: &str, _rest: &str, _mode: Mode) -> Result<Box<dyn Store>>
             Path::new(_rest),
             _mode,
         )?)),
+        "http" | "https" => Err(Error::Unsupported(
+            "this program was built without the client of servers (its feature `server`)"
+                .to_string(),
+        )),
         _ => Err(Error::Unsupported(format!(
             "`{scheme}:` is not a kind of store that this program knows; for a folder of that name, write ./{scheme}:..."
         ))),

@@ -147,6 +147,14 @@ pub trait Store: Send + Sync {
         unsupported("statistics")
     }
 
+    /// The bytes of the store's files, the log included; `None` if they are not known here.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn bytes_on_disk(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The consumers of changes.
     ///
     /// # Errors

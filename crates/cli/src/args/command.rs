@@ -28,6 +28,10 @@ pub(crate) struct Cli {
     /// instead of all other messages (json)
     #[arg(long, global = true, hide = true, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
     pub(crate) progress: ProgressForm,
+    /// A file with the token for a server (http://...), in place of the one in ESKER_TOKEN
+    #[cfg(feature = "server")]
+    #[arg(long, global = true, hide = true, value_name = "FILE")]
+    pub(crate) token_file: Option<std::path::PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -142,7 +146,7 @@ pub(crate) enum Command {
     /// Copy a store, as it is now, into a new directory
     #[command(after_help = "Example:\n  esker backup db db-monday")]
     Backup(BackupArgs),
-    /// Copy datasets between folders and clusters, and compare both sides
+    /// Copy datasets between folders, clusters and servers, and compare both sides
     #[command(after_help = copy::COPY_HELP)]
     Copy(CopyArgs),
     /// Keep a snapshot of a store under a name, list the snapshots, or drop one

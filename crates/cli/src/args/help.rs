@@ -12,9 +12,10 @@ Examples:
   esker index switch db events user:composite
 
 Options of every command:
-  --memory SIZE    memory that the store may use: bytes, or with a unit, as in 64M or 64MiB [default: 128M]
-  --progress FORM  progress on standard error: a line on terminals (auto, the default), none, or JSON objects, one per line,
-                   instead of all other messages (json)
+  --memory SIZE      memory that the store may use: bytes, or with a unit, as in 64M or 64MiB [default: 128M]
+  --progress FORM    progress on standard error: a line on terminals (auto, the default), none, or JSON objects, one per
+                     line, instead of all other messages (json)
+  --token-file FILE  the token for a server, which stands as http://HOST:PORT where a DIR stands (or ESKER_TOKEN has it)
 
 Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 pub(super) const SERVE_HELP: &str = "\
-Other commands that only read work on DIR while it is served; those that write go to the server. Without tokens in the
-settings, only addresses of this machine are served. The interface is described at /v1/openapi.json.
+Other commands that only read work on DIR while it is served; those that write take the server's address in its place.
+Without tokens in the settings, only addresses of this machine are served. The interface is described at /v1/openapi.json.
 
 On SIGTERM or SIGINT the server accepts nothing more, lets requests end, and closes the store; a second signal ends it at
 once.
@@ -19,6 +19,7 @@ Examples:
   curl -X POST localhost:7700/v1/datasets/visits/records --data-binary @visits.ndjson
   curl -G localhost:7700/v1/datasets/visits/records --data-urlencode 'where=user = ann' -d limit=10
   curl -N localhost:7700/v1/datasets/visits/changes
+  esker find http://localhost:7700 visits 'user = ann'
   esker serve db --config /etc/esker.toml --listen 0.0.0.0:7700";
 
 pub(super) const TOKEN_HELP: &str = "\

@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{behind, counted, note, thousands};
 use crate::progress::Progress;
 use crate::report;
-use crate::store::{create_or_open, options, refuse_file};
+use crate::store::{create_or_open, opened, options, refuse_file};
 use crate::words::definition;
 
 /// `esker load DIR DATASET FILE...`
@@ -322,7 +322,7 @@ type Existing = (Box<dyn Store>, Option<Box<dyn Dataset>>);
 
 /// The store, if it exists, and the dataset, if the store has it.
 fn existing(dir: &FilePath, name: &str, memory: usize) -> Result<Option<Existing>, Failure> {
-    let db = match esker_store::open(dir, Mode::Write, options(memory)) {
+    let db = match opened(dir, Mode::Write, options(memory)) {
         Ok(db) => db,
         Err(Error::NoStore { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),

@@ -20,7 +20,7 @@ use super::{json, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, age, bold, bytes, columns, counted, thousands};
-use crate::store::{dataset, open_folder_to_read, open_to_read};
+use crate::store::{dataset, is_served, open_folder_to_read, open_to_read};
 use crate::words::definition;
 
 /// Records are counted if the tables have at most this many entries; otherwise the entries are the
@@ -127,13 +127,16 @@ fn of_store(dir: &FilePath, db: &dyn Store, memory: usize) -> Result<OfStore, Fa
     internals.datasets.clear();
     Ok(OfStore {
         datasets,
-        bytes: size_of(dir),
+        bytes: db.bytes_on_disk()?.unwrap_or_else(|| size_of(dir)),
         pubsub: of_pubsub(dir, memory)?,
         internals,
     })
 }
 
 fn of_pubsub(dir: &FilePath, memory: usize) -> Result<Option<OfPubsub>, Failure> {
+    if is_served(dir) {
+        return Ok(None);
+    }
     let db = open_folder_to_read(dir, memory)?;
     if !Broker::is_there(&db)? {
         return Ok(None);

@@ -103,7 +103,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
 /// A dataset created with `--old-records` prints the replaced records; another one reports why it
 /// cannot.
 #[test]
-fn old_records_are_printed_of_a_dataset_that_keeps_them() {
+pub(crate) fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     let dir = tempfile::tempdir().unwrap();
     let load = |name: &str, more: &[&str], text: &'static str| {
         let args = [&["load", "db", name, "-", "--key", "id:int"], more].concat();
@@ -151,7 +151,7 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
 /// The same name in two datasets is two consumers. Changes that did not reach the reader are not
 /// acknowledged.
 #[test]
-fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
+pub(crate) fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
     let dir = tempfile::tempdir().unwrap();
     let s = dir.path().join("db").display().to_string();
     for name in ["orders", "users"] {

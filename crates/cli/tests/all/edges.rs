@@ -126,7 +126,7 @@ fn a_cell_that_is_minus_zero_is_an_integer() {
 }
 
 #[test]
-fn a_record_that_no_reader_can_read_is_rejected_with_its_line() {
+pub(crate) fn a_record_that_no_reader_can_read_is_rejected_with_its_line() {
     let room = room();
     let file = room.path("rows.jsonl");
     let lines = [

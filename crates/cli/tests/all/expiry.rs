@@ -10,7 +10,7 @@
 use crate::common::esker;
 
 #[test]
-fn records_expire_by_their_age_and_by_what_they_say() {
+pub(crate) fn records_expire_by_their_age_and_by_what_they_say() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store").display().to_string();
     let file = dir.path().join("in.ndjson");

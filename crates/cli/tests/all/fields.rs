@@ -42,7 +42,7 @@ impl Store {
 }
 
 #[test]
-fn fields_are_listed_with_their_types() {
+pub(crate) fn fields_are_listed_with_their_types() {
     let store = Store::new();
     let listed = store.run("fields", &["visits"]).expect(0).stdout;
     let expected = [
@@ -81,7 +81,7 @@ fn fields_are_listed_with_their_types() {
 }
 
 #[test]
-fn conditions_that_cannot_hold_are_noted() {
+pub(crate) fn conditions_that_cannot_hold_are_noted() {
     let store = Store::new();
     for (condition, code, noted) in [
         (

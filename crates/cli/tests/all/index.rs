@@ -45,7 +45,7 @@ fn stat(store: &str) -> Value {
 }
 
 #[test]
-fn indexes_are_added_switched_and_dropped() {
+pub(crate) fn indexes_are_added_switched_and_dropped() {
     let (_dir, store) = store(2000);
     let index = |verb: &str, what: &str| esker(&["index", verb, &store, "d", what]);
     let lookup = |path: &str, value: &str| {
@@ -230,7 +230,7 @@ fn a_damaged_index_is_dropped_by_one_command() {
 }
 
 #[test]
-fn a_second_record_with_a_unique_value_is_refused() {
+pub(crate) fn a_second_record_with_a_unique_value_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("users.ndjson");
     let lines = [
@@ -280,7 +280,7 @@ fn a_second_record_with_a_unique_value_is_refused() {
 }
 
 #[test]
-fn a_compound_index_is_loaded_explained_changed_and_dropped() {
+pub(crate) fn a_compound_index_is_loaded_explained_changed_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("visits.ndjson");
     let lines: Vec<String> = (0..400)

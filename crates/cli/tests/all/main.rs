@@ -35,6 +35,8 @@ mod repository;
 mod resume;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(feature = "server")]
+mod served;
 mod snapshots;
 mod streams;
 mod truth;

@@ -24,7 +24,7 @@ fn put(store: &str, lines: &str, more: &[&str]) -> Run {
 
 /// One value that another record has lost up to 999 good lines, which were not named.
 #[test]
-fn a_value_that_is_not_unique_is_one_bad_line() {
+pub(crate) fn a_value_that_is_not_unique_is_one_bad_line() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("db").display().to_string();
     let unique = ["--key", "id:int", "--index", "v:composite:int:unique"];
@@ -81,7 +81,7 @@ fn a_value_that_is_not_unique_is_one_bad_line() {
 
 /// The first record was taken apart if its only member was an array of objects.
 #[test]
-fn a_record_with_one_member_is_a_record_where_keys_are_generated() {
+pub(crate) fn a_record_with_one_member_is_a_record_where_keys_are_generated() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("db").display().to_string();
     esker(&["create", &store, "d", "--key", "auto"]).expect(0);

@@ -149,7 +149,7 @@ fn a_repair_says_what_it_did() {
 }
 
 #[test]
-fn bad_values_are_refused_with_the_good_ones() {
+pub(crate) fn bad_values_are_refused_with_the_good_ones() {
     let (dir, file) = lines();
     for (option, value, good) in [
         (
@@ -189,7 +189,7 @@ fn bad_values_are_refused_with_the_good_ones() {
 }
 
 #[test]
-fn the_strategy_is_changed_and_keys_come_without_records() {
+pub(crate) fn the_strategy_is_changed_and_keys_come_without_records() {
     let (dir, file) = lines();
     let (store, run) = load(&dir, "store", &file, &[]);
     run.expect(0);

@@ -138,7 +138,7 @@ fn rejected(file: &Path) -> Vec<u64> {
 }
 
 #[test]
-fn a_killed_load_resumes_and_loads_every_line_once() {
+pub(crate) fn a_killed_load_resumes_and_loads_every_line_once() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
     let args = arguments(&dir, &files);
@@ -246,7 +246,7 @@ fn what_is_not_resumed_is_said() {
 
 /// Generated keys: a killed load creates no record twice.
 #[test]
-fn a_killed_load_makes_no_record_twice() {
+pub(crate) fn a_killed_load_makes_no_record_twice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.json");
     // One line, so that the progress is a value in the line.

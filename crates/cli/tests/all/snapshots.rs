@@ -11,7 +11,7 @@ use crate::common::esker;
 use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Type};
 
 #[test]
-fn snapshots_are_kept_queried_listed_and_dropped() {
+pub(crate) fn snapshots_are_kept_queried_listed_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Database::create_or_open(&store, Options::default()).unwrap();

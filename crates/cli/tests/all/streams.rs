@@ -137,7 +137,7 @@ fn what_a_slow_stream_has_given_is_there_meanwhile_and_after_a_kill() {
 }
 
 #[test]
-fn rows_of_a_slow_stream_are_there_meanwhile() {
+pub(crate) fn rows_of_a_slow_stream_are_there_meanwhile() {
     for (key, end) in [("id:int", "\n"), ("id", "\n"), ("id", "\r\n")] {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("store");
@@ -256,7 +256,7 @@ fn a_stream_that_never_pauses_for_long_is_stored_meanwhile() {
 }
 
 #[test]
-fn keys_that_a_slow_stream_gives_are_deleted_meanwhile() {
+pub(crate) fn keys_that_a_slow_stream_gives_are_deleted_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let s = store.display().to_string();

@@ -52,7 +52,7 @@ fn lines(text: &str) -> Vec<(u64, i64, i64)> {
 }
 
 #[test]
-fn versions_are_read_by_key_and_by_value() {
+pub(crate) fn versions_are_read_by_key_and_by_value() {
     let (_dir, store) = store();
     let read = |verb: &str, rest: &[&str]| {
         let args = [&[verb, &store, "d"], rest, &["--json"]].concat();

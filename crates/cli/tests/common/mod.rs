@@ -3,11 +3,12 @@
 // Each test binary uses only a part of this module.
 #![allow(dead_code)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -62,7 +63,81 @@ pub(crate) fn with_plain_store(test: impl FnOnce()) {
     PLAIN.set(false);
 }
 
-/// The arguments; with the plain store, the store's folder is replaced by the address of a file.
+thread_local! {
+    /// The servers of the folders that the commands of this thread work on, if they work on served
+    /// stores.
+    static SERVERS: RefCell<Option<HashMap<OsString, Server>>> = const { RefCell::new(None) };
+}
+
+/// Runs a test with served stores in place of folders: the same commands must print the same.
+#[cfg(feature = "server")]
+pub(crate) fn with_served_stores(test: impl FnOnce()) {
+    SERVERS.set(Some(HashMap::new()));
+    test();
+    SERVERS.set(None);
+}
+
+/// `esker serve` of a folder; ends when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it serves.
+    pub url: String,
+}
+
+impl Server {
+    /// Serves a folder, with further arguments.
+    pub(crate) fn start(folder: &OsStr, args: &[&str]) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
+            .arg("serve")
+            .arg(folder)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let url = lines
+            .by_ref()
+            .find_map(|line| {
+                line.split_once(" at http")
+                    .map(|(_, rest)| format!("http{rest}"))
+            })
+            .expect("the server starts");
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { child, url }
+    }
+
+    /// Ends the server at once.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("a process");
+        self.child.wait().expect("a process");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address of the server of a folder, which is started if there is none.
+fn served(folder: &OsStr) -> Option<OsString> {
+    SERVERS.with_borrow_mut(|servers| {
+        let servers = servers.as_mut()?;
+        let server = servers
+            .entry(folder.to_os_string())
+            .or_insert_with(|| Server::start(folder, &[]));
+        Some(OsString::from(server.url.clone()))
+    })
+}
+
+/// The arguments; with the plain store, the store's folder is replaced by the address of a file,
+/// with served stores by that of a server.
 fn addressed<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_os_string()).collect();
     if PLAIN.get()
@@ -72,6 +147,13 @@ fn addressed<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
     {
         let mut address = OsString::from("plain:");
         address.push(&*store);
+        *store = address;
+    }
+    if let Some(store) = args
+        .get_mut(1)
+        .filter(|arg| !arg.as_encoded_bytes().starts_with(b"-"))
+        && let Some(address) = served(store)
+    {
         *store = address;
     }
     args

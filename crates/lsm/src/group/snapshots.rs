@@ -56,6 +56,19 @@ pub struct NamedSnapshot {
     pub own_bytes: u64,
 }
 
+impl NamedSnapshot {
+    /// A snapshot with the writes up to `seq`, for stores of other crates.
+    pub fn new(name: String, seq: Seq) -> NamedSnapshot {
+        NamedSnapshot {
+            name,
+            seq,
+            time: 0,
+            bytes: 0,
+            own_bytes: 0,
+        }
+    }
+}
+
 impl Group {
     /// Keeps a snapshot of the current state under `name`, until it is
     /// [dropped](Group::drop_snapshot): across restarts, and in [checkpoints](Group::checkpoint).

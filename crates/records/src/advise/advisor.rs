@@ -5,7 +5,7 @@ use std::fmt;
 use esker_lsm::coding::Own;
 use esker_model::definition::IndexKind;
 use esker_model::schema::{Extraction, Path, infer};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Measurements, Reader};
 use crate::bodies;
@@ -31,7 +31,7 @@ const MAX_COUNTED: u64 = 100_000;
 
 /// A mix of operations, as shares with any sum. It applies to each attribute separately: `lookups`
 /// and `ranges` are the queries of that attribute.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
     /// Puts, inserts and deletes.
     pub puts: f64,
@@ -46,7 +46,8 @@ pub struct Mix {
 }
 
 /// Where the mix of operations comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MixSource {
     /// The caller gave it.
     Given,
@@ -57,7 +58,7 @@ pub enum MixSource {
 }
 
 /// The expected cost of an index kind, in microseconds of CPU time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KindCost {
     /// The kind.
@@ -77,7 +78,8 @@ pub struct KindCost {
 }
 
 /// The change that the advice recommends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AdvisedChange {
     /// Nothing.
@@ -91,7 +93,7 @@ pub enum AdvisedChange {
 }
 
 /// The advice for an attribute, with reasons.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttributeAdvice {
     /// The attribute.
@@ -124,7 +126,7 @@ pub struct AttributeAdvice {
 }
 
 /// The advice for a dataset.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Advice {
     /// Its name.
@@ -498,12 +500,6 @@ impl AttributeAdvice {
     }
 }
 
-impl Serialize for MixSource {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 impl fmt::Display for MixSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -511,12 +507,6 @@ impl fmt::Display for MixSource {
             MixSource::Counted => "counted",
             MixSource::Assumed => "assumed",
         })
-    }
-}
-
-impl Serialize for AdvisedChange {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

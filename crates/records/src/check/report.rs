@@ -1,7 +1,7 @@
 //! The findings of a check.
 
 /// The findings of a check.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// Everything that is wrong, one text each.

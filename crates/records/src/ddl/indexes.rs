@@ -19,6 +19,7 @@ use esker_model::definition::{
 };
 use esker_model::schema::{Path, Type, infer, infer_time};
 use esker_model::tokens::Tokenizer;
+use serde::{Deserialize, Serialize};
 
 use super::backfill::{Aborted, Backfill, Needs, Phase};
 use super::build::IndexBuild;
@@ -73,7 +74,7 @@ impl IndexProgress {
 pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
 /// The result of an index change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct IndexChange {
     /// The attribute.

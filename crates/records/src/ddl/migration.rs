@@ -17,6 +17,7 @@ use std::ops::ControlFlow;
 
 use esker_lsm::{Kind, RunSink, Seq, TreeChange, TreeId};
 use esker_model::definition::{Maintenance, MaintenanceSettings};
+use serde::{Deserialize, Serialize};
 
 use super::backfill::{Aborted, Backfill, BackfillPosition, Needs, RecordVersion};
 use crate::catalog::{
@@ -52,8 +53,15 @@ pub struct MigrationProgress {
     pub total: u64,
 }
 
+impl MigrationProgress {
+    /// For stores of other crates.
+    pub fn new(step: MigrationStep, done: u64, total: u64) -> MigrationProgress {
+        MigrationProgress { step, done, total }
+    }
+}
+
 /// The result of a migration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MigrationReport {
     /// The strategy before.
@@ -67,6 +75,19 @@ pub struct MigrationReport {
     /// False if the progress callback stopped the migration: the new strategy is in force, but
     /// obsolete entries of the old one remain.
     pub complete: bool,
+}
+
+impl MigrationReport {
+    /// The report of a migration that was stopped before it began, for stores of other crates.
+    pub fn stopped(now: Maintenance) -> MigrationReport {
+        MigrationReport {
+            from: now,
+            to: now,
+            keys: 0,
+            repair: None,
+            complete: false,
+        }
+    }
 }
 
 /// The strategy to migrate to. The strategy is decided when the migration has claimed the dataset,

@@ -5,7 +5,7 @@
 //! figures, but nearly the same ranking, and the ranking decides. The advisor ignores differences
 //! below a tenth (`advise`).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The number of records in a lookup whose cost is [`Figures::lookup`].
 const FIRST_ROWS: f64 = 10.0;
@@ -20,7 +20,7 @@ const FIND_RANGE_BY_BLOCKS: f64 = 40.0;
 const PROBE_FILTERS_PER_MILLION: f64 = 2000.0;
 
 /// The use of an attribute, as shares of all operations of the dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Workload {
     /// Share of puts, inserts and deletes.

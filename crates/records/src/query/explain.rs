@@ -4,10 +4,10 @@ use std::fmt;
 
 use esker_lsm::Cost;
 use esker_model::schema::Path;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The plan of a query, its steps so far and their cost. `Display` formats it for people; programs
-/// can serialise it.
+/// can serialise it, and read it again.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,8 @@ use serde::{Serialize, Serializer};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Explain {
     /// The source of the candidates.
@@ -64,6 +65,8 @@ pub enum Note {
         /// The candidates that one of these indexes has ruled out.
         ruled_out: u64,
     },
+    /// The text of a note, which a server sent.
+    Text(String),
 }
 
 impl fmt::Display for Note {
@@ -94,6 +97,7 @@ impl fmt::Display for Note {
                     "candidates without an entry for {conditions} are dropped before records are read: {ruled_out}"
                 )
             }
+            Note::Text(text) => f.write_str(text),
         }
     }
 }
@@ -104,9 +108,16 @@ impl Serialize for Note {
     }
 }
 
+impl<'de> Deserialize<'de> for Note {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Note, D::Error> {
+        String::deserialize(deserializer).map(Note::Text)
+    }
+}
+
 /// The source of a query's candidates: a scan, one index, or several indexes whose candidates are
 /// combined.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ExplainedPlan {
     /// The records that a scan reads, if the query scans.
@@ -131,7 +142,7 @@ pub struct ExplainedPlan {
 }
 
 /// An index that a query reads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ExplainedIndex {
     /// The path of its attribute.
@@ -143,7 +154,8 @@ pub struct ExplainedIndex {
 }
 
 /// Indexes whose entries rule each other out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ExplainedCombination {
     /// The condition that the remaining entries meet.
@@ -153,7 +165,8 @@ pub struct ExplainedCombination {
 }
 
 /// A way to find the candidates of a query, which the planner weighed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Alternative {
     /// `index`, `union`, `combination` or `scan`.
@@ -172,7 +185,8 @@ pub struct Alternative {
 }
 
 /// The outcome of the alternative that was chosen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Outcome {
     /// Candidates that the index returned, or the first of several.
@@ -184,7 +198,8 @@ pub struct Outcome {
 }
 
 /// A condition that an index could have answered.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Compared {
     /// The condition.
@@ -197,7 +212,8 @@ pub struct Compared {
 }
 
 /// Counts of the steps of the query.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Steps {
     /// Candidates that the index (or the scan) returned.
@@ -237,7 +253,8 @@ fn is_zero(number: &u64) -> bool {
 /// by location ([`DatasetDef::cluster`](crate::DatasetDef::cluster)), `data` counts reads of the
 /// records' attributes; the records themselves are read with the index of an area, or looked up by
 /// location.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ExplainedCost {
     /// Reads of the records.
@@ -254,7 +271,8 @@ pub struct ExplainedCost {
 }
 
 /// The cost of reads in one tree.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ReadCost {
     /// Blocks found in the cache.

@@ -10,7 +10,7 @@ use crate::index;
 use crate::store::View;
 
 /// A table of a spatial index, and the box around its points.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct TableBox {
     /// The number of its file.

@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use esker_lsm::Seq;
+use serde::{Deserialize, Serialize};
 
 /// How the repair finds obsolete writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RepairMethod {
     /// By key if compactions of the primary-key index report their drops, otherwise from the
@@ -27,7 +29,8 @@ pub enum RepairMethod {
 }
 
 /// When a repair from the records also compacts them to one sorted run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Compaction {
     /// Not at all.
@@ -41,7 +44,8 @@ pub enum Compaction {
 }
 
 /// How the repair finds the entries of known keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Lookups {
     /// Chosen by the amount of data to read.
@@ -54,7 +58,8 @@ pub enum Lookups {
 }
 
 /// Settings of a repair.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RepairOptions {
     /// How the repair finds obsolete writes.
     pub method: RepairMethod,
@@ -108,7 +113,7 @@ impl RepairProgress {
 }
 
 /// The result of a repair.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RepairReport {
     /// The method used; never [`RepairMethod::Auto`].
@@ -131,7 +136,24 @@ pub struct RepairReport {
     /// Bytes read from files, without those that a compaction read.
     pub bytes_read: u64,
     /// How long it took.
+    #[serde(rename = "seconds", with = "seconds")]
     pub elapsed: Duration,
     /// False if the task was cancelled: the findings are recorded, but the watermark has not moved.
     pub complete: bool,
+}
+
+/// A length of time, serialised in seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+    }
 }

@@ -37,9 +37,10 @@ pub(super) fn next() -> String {
     )
 }
 
-/// The record `json`, with a generated key at `path`, in front of its other fields. `None` if
-/// `json` is not an object, or the key belongs into another object inside of it.
-pub(super) fn add(path: &Path, json: &[u8]) -> Option<Vec<u8>> {
+/// The record `json`, with a generated key at `path`, in front of its other fields, as records
+/// without a key get one ([`DatasetDef::auto_key`](crate::DatasetDef::auto_key)). `None` if `json`
+/// is not an object, or the key belongs into another object inside of it.
+pub fn with_generated_key(path: &Path, json: &[u8]) -> Option<Vec<u8>> {
     let mut names = path.names();
     let field = names.next().filter(|_| names.len() == 0)?;
     let brace = json.iter().position(|byte| *byte == b'{')?;

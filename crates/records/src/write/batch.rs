@@ -165,7 +165,7 @@ impl DatasetWrites {
     /// Adds a key to a record that was refused for lack of one, and adds the record.
     fn put_without_key(&mut self, json: &[u8], rule: KeyRule, error: RecordError) -> Result<()> {
         let with_key = match &error.kind {
-            RecordErrorKind::KeyMissing { path } => auto_key::add(path, json),
+            RecordErrorKind::KeyMissing { path } => auto_key::with_generated_key(path, json),
             _ => None,
         };
         let Some(with_key) = with_key else {

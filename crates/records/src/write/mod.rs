@@ -25,6 +25,7 @@ mod reencode;
 mod unique;
 mod update;
 
+pub use auto_key::with_generated_key;
 pub(crate) use batch::{DatasetWrites, KeyRule};
 pub(crate) use commit::commit;
 pub(crate) use duplicates::Duplicates;

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use esker::maintain::{IndexChange, MigrationReport, RepairOptions, RepairReport};
+use esker::maintain::RepairOptions;
 use esker::schema::{IndexText, Maintenance};
 use esker::{IndexKind, Path};
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,18 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Shared;
-use super::body::Document;
+use super::body::{Body, Document};
 use super::extract::{Administers, Segments};
 use crate::access::{Caller, Role};
 use crate::engine::Handle;
 use crate::jobs::{Job, Progress, Purpose};
 use crate::problem::Problem;
+
+/// The most memory of a repair, in bytes.
+const MOST_MEMORY: usize = 256 << 20;
+
+/// The most threads of a repair.
+const MOST_THREADS: usize = 16;
 
 /// Begins a job, and answers with its address.
 fn begin(
@@ -45,33 +51,9 @@ fn of_dataset(job: &'static str, dataset: &str) -> Purpose {
     }
 }
 
-fn change_json(change: &IndexChange) -> Value {
-    json!({
-        "path": change.path,
-        "from": change.from,
-        "to": change.to,
-        "records": change.records,
-        "complete": change.complete,
-    })
-}
-
-fn repair_json(report: &RepairReport) -> Value {
-    json!({
-        "entries": report.entries,
-        "found": report.found,
-        "bytes_read": report.bytes_read,
-        "complete": report.complete,
-    })
-}
-
-fn migration_json(report: &MigrationReport) -> Value {
-    json!({
-        "from": report.from,
-        "to": report.to,
-        "keys": report.keys,
-        "repair": report.repair.as_ref().map(repair_json),
-        "complete": report.complete,
-    })
+/// A report as JSON.
+fn report(of: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(of).map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// A change of indexes.
@@ -161,11 +143,11 @@ pub(super) async fn change_index(
                 Change::Resume => {
                     let task = dataset.resume_index()?;
                     let task = task.on_progress(|now| progress.report(now.done, now.total));
-                    return Ok(task.run()?.as_ref().map_or(Value::Null, change_json));
+                    return report(&task.run()?);
                 }
             };
             let task = task.on_progress(|now| progress.report(now.done, now.total));
-            Ok(change_json(&task.run()?))
+            report(&task.run()?)
         },
     )
 }
@@ -223,13 +205,15 @@ pub(super) async fn set_maintenance(
             None => dataset.set_auto()?,
         };
         let task = task.on_progress(|now| progress.report(now.done, now.total));
-        Ok(migration_json(&task.run()?))
+        report(&task.run()?)
     })
 }
 
-/// Finds all obsolete index entries.
+/// Finds all obsolete index entries. The document, with settings of the repair, may be left out.
 #[utoipa::path(post, path = "/v1/datasets/{dataset}/repair", tag = "jobs",
     params(("dataset" = String, Path)),
+    request_body(content = Option<Object>,
+                 description = "`{\"method\": \"key\", \"bytes_per_second\": 10000000}`"),
     responses(
         (status = 202, body = Job, headers(("location" = String, description = "The job")))
     ))]
@@ -237,16 +221,27 @@ pub(super) async fn repair(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
+    body: Body,
 ) -> Result<Response, Problem> {
+    let given: Option<RepairOptions> = if body.bytes.is_empty() {
+        None
+    } else {
+        let read = serde_json::from_slice(&body.bytes);
+        read.map_err(|error| Problem::bad_request(error.to_string()))?
+    };
+    let mut options = given.unwrap_or_default();
+    // What a job may take of the machine is bounded, whatever its client wants.
+    options.memory = options.memory.min(MOST_MEMORY);
+    options.threads = options.threads.min(MOST_THREADS);
     exists(&app, &name).await?;
     begin(
         &app,
         &caller,
         of_dataset("repair", &name),
         move |handle, progress| {
-            let task = handle.dataset(&name)?.repair(&RepairOptions::default())?;
+            let task = handle.dataset(&name)?.repair(&options)?;
             let task = task.on_progress(|now| progress.report(now.done, now.total));
-            Ok(repair_json(&task.run()?))
+            report(&task.run()?)
         },
     )
 }
@@ -322,15 +317,7 @@ pub(super) async fn compact_all(
 pub(super) async fn check(State(app): State<Shared>, caller: Caller) -> Result<Response, Problem> {
     caller.may_all(Role::Admin)?;
     begin(&app, &caller, of_store("check"), |handle, _| {
-        let report = handle.store().check()?;
-        Ok(json!({
-            "files": report.files,
-            "bytes": report.bytes,
-            "entries": report.entries,
-            "records": report.records,
-            "index_entries": report.index_entries,
-            "errors": report.errors,
-        }))
+        report(&handle.store().check()?)
     })
 }
 

@@ -5,16 +5,20 @@ mod body;
 mod datasets;
 mod document;
 mod extract;
+mod feed;
 mod find;
 mod jobs;
 mod levels;
 mod live;
 mod load;
 mod origin;
+mod read;
 mod records;
+mod rows;
 mod state;
 mod stream;
 mod system;
+mod writes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -92,6 +96,19 @@ fn routes() -> OpenApiRouter<Shared> {
         ))
         .routes(routes!(records::versions))
         .routes(routes!(batches::write))
+        .routes(routes!(read::read))
+        .routes(routes!(read::take))
+        .routes(routes!(read::renew, read::end))
+        .routes(routes!(feed::poll))
+        .routes(routes!(feed::consume))
+        .routes(routes!(feed::consumers))
+        .routes(routes!(feed::forget))
+        .routes(routes!(writes::write))
+        .routes(routes!(writes::delete_where))
+        .routes(routes!(writes::sync))
+        .routes(routes!(writes::notes))
+        .routes(routes!(writes::unindexed))
+        .routes(routes!(writes::layout))
         .routes(routes!(jobs::change_index))
         .routes(routes!(jobs::drop_index))
         .routes(routes!(jobs::set_maintenance))
@@ -106,7 +123,10 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(jobs::cancel))
         .routes(routes!(state::stat))
         .routes(routes!(state::stat_dataset))
-        .routes(routes!(state::advise))
+        .routes(routes!(state::advise, state::advise_for))
+        .routes(routes!(state::usage))
+        .routes(routes!(state::snapshot_datasets))
+        .routes(routes!(state::unconfirmed, state::confirm_time))
         .routes(routes!(levels::levels))
         .routes(routes!(levels::boxes))
         .routes(routes!(state::set_ttl))

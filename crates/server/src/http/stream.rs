@@ -12,7 +12,7 @@ use crate::engine::EndWithRequest;
 use crate::problem::Problem;
 
 /// A step ends when it has this many bytes.
-const STEP: usize = 64 << 10;
+pub(super) const STEP: usize = 64 << 10;
 
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
@@ -97,6 +97,16 @@ pub(super) async fn ndjson(
     ends: EndWithRequest,
     rows: Box<dyn Steps>,
 ) -> Result<Response, Problem> {
+    streamed(app, ends, rows, NDJSON).await
+}
+
+/// As [`ndjson`], for rows of another media type.
+pub(super) async fn streamed(
+    app: Shared,
+    ends: EndWithRequest,
+    rows: Box<dyn Steps>,
+    of: &'static str,
+) -> Result<Response, Problem> {
     let first = (app.engine)
         .next_step(&ends.stop(), move || step(rows))
         .await?;
@@ -125,8 +135,8 @@ pub(super) async fn ndjson(
             }
         }
     });
-    let of_lines = [(axum::http::header::CONTENT_TYPE, NDJSON)];
-    Ok((of_lines, Body::from_stream(steps)).into_response())
+    let of_rows = [(axum::http::header::CONTENT_TYPE, of)];
+    Ok((of_rows, Body::from_stream(steps)).into_response())
 }
 
 /// The JSON of a record inside another document.

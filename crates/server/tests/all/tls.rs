@@ -108,7 +108,7 @@ fn metrics_count_requests_and_the_store() {
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
 }
 
-fn certificate(dir: &std::path::Path, name: &str) -> Tls {
+pub(crate) fn certificate(dir: &std::path::Path, name: &str) -> Tls {
     let made = rcgen::generate_simple_self_signed(vec![name.to_string()]).unwrap();
     let tls = Tls {
         certificate: dir.join("server.pem"),
