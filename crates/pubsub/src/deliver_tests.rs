@@ -17,6 +17,7 @@ fn notification(seq: Seq) -> Notification {
         time: 0,
         expires: None,
         place: crate::Place::Anywhere,
+        tag: Vec::new(),
         body: Vec::new(),
     }
 }

@@ -41,6 +41,7 @@ fn operand(rng: &mut Rng) -> Vec<u8> {
             latest: rng.i64(..),
             expires: rng.i64(..),
             place: place.clone(),
+            tag: if rng.bool() { b"tag" } else { &[] },
             body: b"{}",
         });
         element.encode(rng.u64(..), rng.u64(..), &mut operand);

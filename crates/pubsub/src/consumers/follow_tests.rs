@@ -40,6 +40,7 @@ fn element(seq: Seq) -> Vec<u8> {
         latest: 1,
         expires: NEVER,
         place: Place::Anywhere,
+        tag: &[],
         body: b"{}",
     });
     element.encode(seq, u64::MAX, &mut operand);

@@ -35,6 +35,8 @@ const PUBLICATION: u8 = 1;
 const RETRACTED: u8 = 2;
 const SUBSCRIPTION: u8 = 3;
 const ENDED: u8 = 4;
+/// A publication with a tag. One without is stored as older versions read it.
+const TAGGED: u8 = 5;
 
 /// Estimated bytes of an element's numbers and place.
 const FIXED_LEN_ESTIMATE: usize = 80;
@@ -91,6 +93,8 @@ pub(crate) struct StoredPublication<'a> {
     pub(crate) latest: Time,
     pub(crate) expires: Time,
     pub(crate) place: Place,
+    /// Empty if it has none.
+    pub(crate) tag: &'a [u8],
     pub(crate) body: &'a [u8],
 }
 
@@ -195,14 +199,14 @@ impl<'a> RawElement<'a> {
 
     /// True for a publication or a tombstone of one.
     pub(crate) fn is_publication(&self) -> bool {
-        matches!(self.kind, PUBLICATION | RETRACTED)
+        matches!(self.kind, PUBLICATION | TAGGED | RETRACTED)
     }
 
     /// The publication or form whose older elements this one voids. A publication, and the first
     /// element of a form, void nothing.
     pub(crate) fn voids(&self) -> Option<Target> {
         match self.kind {
-            PUBLICATION => None,
+            PUBLICATION | TAGGED => None,
             SUBSCRIPTION if self.target_number() == Some(self.seq) => None,
             _ => self.target(),
         }
@@ -211,7 +215,7 @@ impl<'a> RawElement<'a> {
     /// The publication or form that the element concerns.
     pub(crate) fn target(&self) -> Option<Target> {
         match self.kind {
-            PUBLICATION => Some(Target::Publication(self.seq)),
+            PUBLICATION | TAGGED => Some(Target::Publication(self.seq)),
             RETRACTED => Some(Target::Publication(self.target_number()?)),
             SUBSCRIPTION | ENDED => Some(Target::Subscription(self.target_number()?)),
             _ => None,
@@ -242,7 +246,7 @@ impl<'a> RawElement<'a> {
             })
         };
         match self.kind {
-            PUBLICATION => self.time_at(0).map(ElementTimes::Publication),
+            PUBLICATION | TAGGED => self.time_at(0).map(ElementTimes::Publication),
             RETRACTED => self.time_at(TARGET_TIMES).map(ElementTimes::Publication),
             SUBSCRIPTION => interval(FROM),
             ENDED => interval(TARGET_TIMES),
@@ -273,7 +277,10 @@ impl<'a> RawElement<'a> {
     pub(crate) fn decode(&self) -> Result<Element<'a>> {
         let mut input = Reader::new(self.rest);
         let read = match self.kind {
-            PUBLICATION => StoredPublication::decode(&mut input).map(Element::Publication),
+            PUBLICATION | TAGGED => {
+                let is_tagged = self.kind == TAGGED;
+                StoredPublication::decode(&mut input, is_tagged).map(Element::Publication)
+            }
             RETRACTED => decode_retracted(&mut input),
             SUBSCRIPTION => StoredSubscription::decode(&mut input).map(Element::Subscription),
             ENDED => decode_ended(&mut input),
@@ -328,12 +335,13 @@ const RELATIVE: u8 = 4;
 const FILED: u8 = 8;
 
 impl<'a> StoredPublication<'a> {
-    fn decode(input: &mut Reader<'a>) -> Option<StoredPublication<'a>> {
+    fn decode(input: &mut Reader<'a>, is_tagged: bool) -> Option<StoredPublication<'a>> {
         Some(StoredPublication {
             time: time(input)?,
             latest: time(input)?,
             expires: time(input)?,
             place: Place::decode(input)?,
+            tag: if is_tagged { input.bytes()? } else { &[] },
             body: input.rest(),
         })
     }
@@ -460,6 +468,9 @@ impl Element<'_> {
                 number(publication.latest as u64, out);
                 number(publication.expires as u64, out);
                 publication.place.encode(out);
+                if !publication.tag.is_empty() {
+                    put_bytes(out, publication.tag);
+                }
                 out.extend_from_slice(publication.body);
             }
             Element::Retracted { publication, time } => {
@@ -482,7 +493,8 @@ impl Element<'_> {
 
     fn kind(&self) -> u8 {
         match self {
-            Element::Publication(_) => PUBLICATION,
+            Element::Publication(publication) if publication.tag.is_empty() => PUBLICATION,
+            Element::Publication(_) => TAGGED,
             Element::Retracted { .. } => RETRACTED,
             Element::Subscription(_) => SUBSCRIPTION,
             Element::Ended { .. } => ENDED,
@@ -492,7 +504,9 @@ impl Element<'_> {
     /// Estimated bytes of the encoding, seldom too few.
     fn estimated_len(&self) -> usize {
         match self {
-            Element::Publication(publication) => FIXED_LEN_ESTIMATE + publication.body.len(),
+            Element::Publication(publication) => {
+                FIXED_LEN_ESTIMATE + publication.tag.len() + publication.body.len()
+            }
             Element::Subscription(subscription) => {
                 FIXED_LEN_ESTIMATE + subscription.estimated_len()
             }

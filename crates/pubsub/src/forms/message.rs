@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::{Expr, Result, Seq};
+use esker::{Durability, Expr, Result, Seq};
 
 use crate::forms::element::{NEVER, StoredPublication, Threshold, Time};
 use crate::forms::place::{Place, Region};
@@ -27,6 +27,8 @@ pub struct Publication {
     pub(crate) place: Place,
     pub(crate) time: Option<Time>,
     pub(crate) end: End,
+    pub(crate) tag: Vec<u8>,
+    pub(crate) durability: Option<Durability>,
 }
 
 /// The end of a publication or subscription.
@@ -47,7 +49,23 @@ impl Publication {
             place: Place::Anywhere,
             time: None,
             end: End::Never,
+            tag: Vec::new(),
+            durability: None,
         }
+    }
+
+    /// Sets bytes of the program's own, which every notification of it has. Conditions do not test
+    /// them.
+    pub fn tag(mut self, tag: impl Into<Vec<u8>>) -> Publication {
+        self.tag = tag.into();
+        self
+    }
+
+    /// Sets how durable it is once it is published. Default: the store's
+    /// [`Options::durability`](esker::Options::durability).
+    pub fn durability(mut self, durability: Durability) -> Publication {
+        self.durability = Some(durability);
+        self
     }
 
     /// Sets the time at which it expires.
@@ -309,6 +327,8 @@ pub struct Notification {
     pub expires: Option<Time>,
     /// Its place.
     pub place: Place,
+    /// Its tag ([`Publication::tag`]); empty if it has none.
+    pub tag: Vec<u8>,
     /// Its body.
     pub body: Vec<u8>,
 }
@@ -322,6 +342,7 @@ impl Notification {
             time: publication.time,
             expires: Some(publication.expires).filter(|expires| *expires != NEVER),
             place: publication.place.clone(),
+            tag: publication.tag.to_vec(),
             body: publication.body.to_vec(),
         }
     }

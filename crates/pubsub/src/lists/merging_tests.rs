@@ -73,6 +73,7 @@ fn with_a_tombstone_its_target_leaves_the_oldest_operand() {
             latest: 4,
             expires: NEVER,
             place: Place::Anywhere,
+            tag: &[],
             body: b"{}",
         });
         publication.encode(3, 20, &mut operand);

@@ -70,6 +70,7 @@ impl Broker {
                 time,
                 expires: Some(expires).filter(|expires| *expires != NEVER),
                 place: publication.place.clone(),
+                tag: publication.tag.clone(),
                 body: publication.body.clone(),
             });
         }
@@ -171,6 +172,7 @@ impl Inner {
                 latest,
                 expires,
                 place: publication.place.clone(),
+                tag: &publication.tag,
                 body: &publication.body,
             });
             let mut operand = Vec::new();
@@ -199,8 +201,9 @@ impl Inner {
             };
             Ok((written, directory))
         };
+        let durability = publication.durability.unwrap_or(self.durability);
         let (_, (written, directory)) =
-            (self.store).write_with(&mut Batch::new(), self.durability, complete)?;
+            (self.store).write_with(&mut Batch::new(), durability, complete)?;
         if let Some(latest) = directory.latest {
             self.stored_latest.fetch_max(latest, Ordering::Relaxed);
         }

@@ -16,5 +16,6 @@ mod numbers;
 mod reads;
 mod renewals;
 mod syncs;
+mod tags;
 mod threads;
 mod watch;
