@@ -174,7 +174,6 @@ impl Caller {
         }))
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "users of MQTT"))]
     pub(crate) fn with(grant: Grant) -> Caller {
         Caller(Arc::new(grant))
     }

@@ -12,6 +12,9 @@
 //! body = "64M"
 //! query_time = "30s"
 //!
+//! [mqtt_limits]
+//! keep = "1h"               # publications without an expiry of their own
+//!
 //! [[tokens]]
 //! name = "collector"
 //! sha256 = "..."            # made by `esker token`
@@ -43,6 +46,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where MQTT is served; not at all without it.
     pub mqtt: Option<SocketAddr>,
+    /// Limits of MQTT, and how long publications are kept.
+    pub mqtt_limits: MqttLimits,
     /// The certificate and its key; connections are not encrypted without them.
     pub tls: Option<Tls>,
     /// Where backups are made; they are refused without it.
@@ -66,6 +71,7 @@ impl Default for Config {
             memory: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
             mqtt: None,
+            mqtt_limits: MqttLimits::default(),
             tls: None,
             backups: None,
             limits: Limits::default(),
@@ -131,6 +137,52 @@ impl Default for Limits {
             requests_per_second: 0,
             idle: Duration::from_secs(30),
         }
+    }
+}
+
+/// Limits of MQTT.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MqttLimits {
+    /// How long a publication is kept whose publisher does not say it (Message Expiry Interval):
+    /// for so long a session without a connection can still receive it.
+    #[serde(deserialize_with = "duration")]
+    pub keep: Duration,
+    /// The largest packet, in bytes; at most 256 MiB, the protocol's limit.
+    #[serde(deserialize_with = "size")]
+    pub packet: usize,
+    /// The most packets that are sent to a client before it acknowledges one.
+    pub in_flight: u16,
+    /// How long a session outlives its connection at most.
+    #[serde(deserialize_with = "duration")]
+    pub session_expiry: Duration,
+    /// The most sessions, with a connection or without.
+    pub sessions: usize,
+}
+
+impl Default for MqttLimits {
+    fn default() -> MqttLimits {
+        MqttLimits {
+            keep: Duration::from_secs(24 * 60 * 60),
+            packet: 1 << 20,
+            in_flight: 64,
+            session_expiry: Duration::from_secs(7 * 24 * 60 * 60),
+            sessions: 100_000,
+        }
+    }
+}
+
+impl MqttLimits {
+    /// The largest packet, as the protocol has it.
+    pub(crate) fn packet_size(&self) -> u32 {
+        const MOST: u32 = 256 << 20;
+        u32::try_from(self.packet).unwrap_or(MOST).clamp(1024, MOST)
+    }
+
+    /// The longest expiry of a session, in seconds; `u32::MAX`, for ever, is not among them.
+    pub(crate) fn session_expiry_seconds(&self) -> u32 {
+        let seconds = u32::try_from(self.session_expiry.as_secs()).unwrap_or(u32::MAX);
+        seconds.min(u32::MAX - 1)
     }
 }
 

@@ -14,6 +14,7 @@ mod http;
 mod jobs;
 mod live;
 mod metrics;
+mod mqtt;
 mod pages;
 mod problem;
 mod rates;
@@ -22,6 +23,6 @@ mod serve;
 mod tls;
 
 pub use access::{Grant, Role, TokenSettings, hash_of};
-pub use config::{Config, Cors, Limits, Log, LogFormat, Tls, UserSettings};
+pub use config::{Config, Cors, Limits, Log, LogFormat, MqttLimits, Tls, UserSettings};
 pub use run::{RunError, run};
 pub use serve::{Server, StartError};

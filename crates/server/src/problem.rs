@@ -122,6 +122,11 @@ impl Problem {
         self.0.status
     }
 
+    /// True if nothing was begun, because there was too much to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.retry_after.is_some()
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.0.detail
     }

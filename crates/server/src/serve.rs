@@ -18,6 +18,7 @@ use crate::http::{App, Bodies, Shared, document, router};
 use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::mqtt;
 use crate::pages::Pages;
 use crate::tls::Certificate;
 
@@ -76,6 +77,7 @@ pub struct Server {
     accepting: tokio::task::JoinHandle<()>,
     /// Says in the store's folder where it is served.
     said: Option<ServedAt>,
+    mqtt: Option<mqtt::Served>,
 }
 
 impl Server {
@@ -94,6 +96,13 @@ impl Server {
         let listener = listener.map_err(|error| StartError::Listen(config.listen, error))?;
         let address = listener.local_addr();
         let address = address.map_err(|error| StartError::Listen(config.listen, error))?;
+        let of_mqtt = match config.mqtt {
+            Some(address) => {
+                let listener = TcpListener::bind(address).await;
+                Some(listener.map_err(|error| StartError::Listen(address, error))?)
+            }
+            None => None,
+        };
         let options =
             PubSub::register(Options::new().memory_budget(config.memory.unwrap_or(MEMORY)));
         let dir = config.dir.clone();
@@ -121,6 +130,13 @@ impl Server {
             origins: config.cors.origins.clone(),
             document: document().map_err(StartError::Settings)?,
         });
+        let mqtt = match of_mqtt {
+            Some(listener) => {
+                let served = mqtt::start(&app, &config, listener).await;
+                Some(served.map_err(StartError::Settings)?)
+            }
+            None => None,
+        };
         let (end, ended) = oneshot::channel();
         let routes = router(app.clone(), &config);
         let connections = Connections::new(routes, app.clone(), certificate);
@@ -131,12 +147,18 @@ impl Server {
             end,
             accepting,
             said,
+            mqtt,
         })
     }
 
     /// Where HTTP is served.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where MQTT is served, if it is.
+    pub fn mqtt_address(&self) -> Option<SocketAddr> {
+        self.mqtt.as_ref().map(mqtt::Served::address)
     }
 
     /// Accepts nothing more, lets requests end, and closes the store.
@@ -148,13 +170,24 @@ impl Server {
         let _ = self.end.send(());
         self.app.live.end();
         self.app.jobs.cancel_all();
+        let ended = match self.mqtt {
+            Some(mqtt) => Some(mqtt.stop().await),
+            None => None,
+        };
         let _ = self.accepting.await;
         // Requests that were running may have begun further jobs.
         self.app.jobs.cancel_all();
         drop(self.said);
         let app = self.app;
         app.live.all_ended().await;
-        let closed = tokio::task::spawn_blocking(move || app.engine.close()).await;
+        let closed = tokio::task::spawn_blocking(move || {
+            let closed = app.engine.close();
+            if let Some(ended) = ended {
+                ended.join();
+            }
+            closed
+        });
+        let closed = closed.await;
         closed.unwrap_or(Err(esker::Error::Closed))
     }
 }

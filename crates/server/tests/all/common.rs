@@ -50,6 +50,12 @@ impl Served {
         format!("http://{address}{path}")
     }
 
+    /// Where MQTT is served.
+    pub(crate) fn mqtt(&self) -> std::net::SocketAddr {
+        let server = self.server.as_ref().unwrap();
+        server.mqtt_address().unwrap()
+    }
+
     /// Sends a request with headers and a body.
     pub(crate) fn send(&self, ask: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let (method, path) = ask.split_once(' ').unwrap();

@@ -13,6 +13,7 @@ mod jobs;
 mod live;
 mod load;
 mod model;
+mod mqtt;
 mod records;
 mod tls;
 mod tokens;
