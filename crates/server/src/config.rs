@@ -265,8 +265,13 @@ impl Config {
     }
 
     /// True if HTTP needs a token.
-    pub fn is_protected(&self) -> bool {
+    pub fn needs_token(&self) -> bool {
         !self.tokens.is_empty()
+    }
+
+    /// True if MQTT needs a user's password or a token.
+    pub fn needs_user(&self) -> bool {
+        !self.users.is_empty() || self.needs_token()
     }
 }
 

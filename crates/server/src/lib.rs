@@ -24,5 +24,6 @@ mod tls;
 
 pub use access::{Grant, Role, TokenSettings, hash_of};
 pub use config::{Config, Cors, Limits, Log, LogFormat, MqttLimits, Tls, UserSettings};
+pub use mqtt::password_hash;
 pub use run::{RunError, run};
 pub use serve::{Server, StartError};

@@ -205,14 +205,14 @@ fn url(address: SocketAddr, is_encrypted: bool) -> String {
     format!("{scheme}://{address}")
 }
 
-/// HTTP without tokens, and MQTT without users, are served on loopback addresses alone.
+/// HTTP without tokens, and MQTT without tokens and users, are served on loopback addresses alone.
 fn check_addresses(config: &Config) -> Result<(), StartError> {
-    let http = Some(config.listen).filter(|_| config.tokens.is_empty());
-    let mqtt = config.mqtt.filter(|_| config.users.is_empty());
+    let http = Some(config.listen).filter(|_| !config.needs_token());
+    let mqtt = config.mqtt.filter(|_| !config.needs_user());
     let is_open = |address: &SocketAddr| !is_loopback(address.ip());
     if let Some(open) = [http, mqtt].into_iter().flatten().find(is_open) {
         return Err(StartError::Settings(format!(
-            "{open} can be reached from other machines: give tokens (for MQTT: users) in the settings (`esker token`), or listen on 127.0.0.1"
+            "{open} can be reached from other machines: give tokens (for MQTT also: users) in the settings (`esker token`), or listen on 127.0.0.1"
         )));
     }
     Ok(())

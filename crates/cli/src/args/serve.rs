@@ -28,7 +28,8 @@ only the token's hash. A client sends it as `Authorization: Bearer TOKEN`.
 
 Examples:
   esker token collector --role write --dataset visits --dataset 'tmp-*' >> esker.toml
-  esker token dashboard --role read >> esker.toml";
+  esker token dashboard --role read >> esker.toml
+  esker token ann --user --role write --topic road >> esker.toml < password";
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -58,8 +59,11 @@ pub(crate) enum TokenRole {
 
 #[derive(Args)]
 pub(crate) struct TokenArgs {
-    /// The name of the client, for logs
+    /// The name of the client, for logs; with --user the name of the user
     pub(crate) name: String,
+    /// A user of MQTT, whose password is the first line of standard input
+    #[arg(long)]
+    pub(crate) user: bool,
     /// What the token allows
     #[arg(long, value_enum, default_value_t = TokenRole::Read)]
     pub(crate) role: TokenRole,

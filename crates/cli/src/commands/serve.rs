@@ -1,6 +1,6 @@
 //! `serve` and `token`: a store over the network.
 
-use esker_server::{Config, RunError, StartError, hash_of, run};
+use esker_server::{Config, RunError, StartError, hash_of, password_hash, run};
 
 use crate::args::{ServeArgs, TokenArgs, TokenRole};
 use crate::failure::{Failure, Outcome};
@@ -22,13 +22,20 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
     config.dir.clone_from(&args.dir);
     config.listen = args.listen.unwrap_or(config.listen);
     config.mqtt = args.mqtt.or(config.mqtt);
-    let is_open = !config.is_protected();
+    let is_open = !config.needs_token();
+    let scheme = match config.tls {
+        Some(_) => "https",
+        None => "http",
+    };
     let signal = run(config, |server| {
         note(format_args!(
-            "serves {} at http://{}",
+            "serves {} at {scheme}://{}",
             args.dir.display(),
             server.address()
         ));
+        if let Some(address) = server.mqtt_address() {
+            note(format_args!("MQTT at {address}"));
+        }
         if is_open {
             note("without tokens: every program of this machine may read and write");
         }
@@ -42,13 +49,47 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
     }
 }
 
-/// `esker token NAME`
-pub(crate) fn token(args: &TokenArgs) -> Result<Outcome, Failure> {
-    let mut bytes = [0; TOKEN_BYTES];
+/// Random bytes.
+fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
         .map_err(|error| Failure::Store(format!("the system has no random bytes: {error}")))?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(bytes)
+}
+
+/// The password on standard input.
+fn password() -> Result<String, Failure> {
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| Failure::Usage(format!("standard input cannot be read: {error}")))?;
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        let what = "give the password as a line of standard input";
+        return Err(Failure::Usage(what.to_string()));
+    }
+    Ok(password.to_string())
+}
+
+/// `esker token NAME`
+pub(crate) fn token(args: &TokenArgs) -> Result<Outcome, Failure> {
     let text = |text: &str| serde_json::Value::from(text).to_string();
+    let mut output = Output::new();
+    let secret = if args.user {
+        let hash = password_hash(&password()?, random()?).map_err(Failure::Usage)?;
+        output.line("[[users]]")?;
+        output.line(format_args!("name = {}", text(&args.name)))?;
+        output.line(format_args!("password = {}", text(&hash)))?;
+        None
+    } else {
+        let token: String = random::<TOKEN_BYTES>()?
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        output.line("[[tokens]]")?;
+        output.line(format_args!("name = {}", text(&args.name)))?;
+        output.line(format_args!("sha256 = \"{}\"", hash_of(&token)))?;
+        Some(token)
+    };
     let list = |all: &[String]| {
         let all: Vec<String> = all.iter().map(|one| text(one)).collect();
         format!("[{}]", all.join(", "))
@@ -58,10 +99,6 @@ pub(crate) fn token(args: &TokenArgs) -> Result<Outcome, Failure> {
         TokenRole::Write => "write",
         TokenRole::Admin => "admin",
     };
-    let mut output = Output::new();
-    output.line("[[tokens]]")?;
-    output.line(format_args!("name = {}", text(&args.name)))?;
-    output.line(format_args!("sha256 = \"{}\"", hash_of(&token)))?;
     output.line(format_args!("role = \"{role}\""))?;
     for (name, all) in [("datasets", &args.datasets), ("topics", &args.topics)] {
         if !all.is_empty() {
@@ -69,6 +106,8 @@ pub(crate) fn token(args: &TokenArgs) -> Result<Outcome, Failure> {
         }
     }
     output.finish()?;
-    note(format_args!("the token, which is not kept: {token}"));
+    if let Some(token) = secret {
+        note(format_args!("the token, which is not kept: {token}"));
+    }
     Ok(Outcome::Done)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{command, esker};
+use crate::common::{command, esker, esker_fed};
 
 /// A server that is killed at the end.
 struct Serving {
@@ -190,4 +190,27 @@ fn a_token_is_printed_once_and_its_hash_belongs_into_the_settings() {
     let token = made.stderr.trim().rsplit(' ').next().unwrap().to_string();
     assert_eq!(token.len(), 64);
     assert!(!made.stdout.contains(&token));
+}
+
+#[test]
+fn a_user_has_the_hash_of_a_password() {
+    let args = [
+        "token", "ann", "--user", "--role", "write", "--topic", "road",
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let made = esker_fed(&args, dir.path(), |input: &mut dyn std::io::Write| {
+        let _ = input.write_all(b"secret\n");
+    });
+    let made = made.expect(0);
+    assert!(
+        made.stdout
+            .starts_with("[[users]]\nname = \"ann\"\npassword = \"$argon2id$"),
+        "{}",
+        made.stdout
+    );
+    assert!(
+        !made.stdout.contains("secret") && made.stderr.is_empty(),
+        "{}",
+        made.stderr
+    );
 }

@@ -17,6 +17,8 @@ mod source;
 mod subscribe;
 mod users;
 
+pub use users::password_hash;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
@@ -296,7 +298,7 @@ pub(crate) async fn start(
     listener: TcpListener,
 ) -> Result<Served, String> {
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let users = Users::new(&config.users, config.is_protected())?;
+    let users = Users::new(&config.users, config.needs_user())?;
     let (limits, idle) = (config.mqtt_limits.clone(), config.limits.idle);
     let connections = config.limits.connections.min(Semaphore::MAX_PERMITS);
     let shared = app.clone();

@@ -1,10 +1,20 @@
 //! Who connects: users with passwords, or tokens.
 
+use argon2::password_hash::PasswordHasher;
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
 use super::reason::{Reason, Refusal, refuse};
 use crate::access::{Caller, Grant, Tokens};
 use crate::config::UserSettings;
+
+/// The argon2 hash of a password, as the settings have it. The salt should be random.
+///
+/// # Errors
+/// A sentence, for a password that is too long.
+pub fn password_hash(password: &str, salt: [u8; 16]) -> Result<String, String> {
+    let hashed = Argon2::default().hash_password_with_salt(password.as_bytes(), &salt);
+    Ok(hashed.map_err(|error| error.to_string())?.to_string())
+}
 
 /// The users of the settings.
 pub(super) struct Users {
@@ -29,12 +39,8 @@ impl Users {
             if all.iter().any(|(other, _)| other.name == *name) {
                 return Err(format!("user `{name}` is there twice"));
             }
-            let caller = Caller::with(Grant {
-                name: name.clone(),
-                role: user.role,
-                datasets: user.datasets.clone(),
-                topics: user.topics.clone(),
-            });
+            let grant = Grant::new(name, user.role, &user.datasets, &user.topics);
+            let caller = Caller::with(grant);
             all.push((user.clone(), caller));
         }
         Ok(Users {
