@@ -504,6 +504,20 @@ impl Dataset {
         Ok(deleted)
     }
 
+    /// Begins a job of the dataset, and waits for its end ([`Client::run_job`]).
+    ///
+    /// # Errors
+    /// That of the job; any error of the server.
+    pub fn run_job(
+        &self,
+        of: &str,
+        document: &impl Serialize,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Option<serde_json::Value>> {
+        let key_type = Some(self.key_type);
+        (self.client).job_of(key_type, &self.path(of), document, progress)
+    }
+
     /// Makes all earlier commits durable.
     ///
     /// # Errors

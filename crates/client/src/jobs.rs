@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use esker::{Error, Result};
+use esker::{Error, KeyType, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -68,6 +68,17 @@ impl Client {
         document: &impl Serialize,
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<Option<Value>> {
+        self.job_of(None, path, document, progress)
+    }
+
+    /// As [`Client::run_job`], where errors may name keys of this type.
+    pub(crate) fn job_of(
+        &self,
+        key_type: Option<KeyType>,
+        path: &str,
+        document: &impl Serialize,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Option<Value>> {
         let mut job: Job = self.post(path, document)?;
         let at = format!("/v1/jobs/{}", job.id);
         let (mut pause, longest) = PAUSES;
@@ -79,7 +90,7 @@ impl Client {
                 JobState::Cancelled if is_stopped => return Ok(job.result),
                 JobState::Cancelled => return Err(Error::Cancelled { deadline: false }),
                 JobState::Failed => {
-                    return Err(job.problem.unwrap_or_default().error(None));
+                    return Err(job.problem.unwrap_or_default().error(key_type));
                 }
             }
             std::thread::sleep(pause);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::common::{Run, Server, esker as run, esker_fed, with_served_stores};
@@ -47,8 +48,6 @@ with_served! {
         what_is_no_aggregate_is_refused;
     versions:
         versions_are_read_by_key_and_by_value;
-    snapshots:
-        snapshots_are_kept_queried_listed_and_dropped;
     index:
         indexes_are_added_switched_and_dropped,
         a_second_record_with_a_unique_value_is_refused,
@@ -56,7 +55,6 @@ with_served! {
     expiry:
         records_expire_by_their_age_and_by_what_they_say;
     repair:
-        bad_values_are_refused_with_the_good_ones,
         the_strategy_is_changed_and_keys_come_without_records;
     fields:
         fields_are_listed_with_their_types,
@@ -66,15 +64,6 @@ with_served! {
     puts:
         a_value_that_is_not_unique_is_one_bad_line,
         a_record_with_one_member_is_a_record_where_keys_are_generated;
-    resume:
-        a_killed_load_resumes_and_loads_every_line_once,
-        a_killed_load_makes_no_record_twice;
-    streams:
-        rows_of_a_slow_stream_are_there_meanwhile,
-        keys_that_a_slow_stream_gives_are_deleted_meanwhile;
-    changes:
-        a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out,
-        old_records_are_printed_of_a_dataset_that_keeps_them;
     values:
         an_int_index_takes_the_operands_that_a_scan_takes,
         contains_finds_parts_of_texts_and_null_is_null,
@@ -262,6 +251,45 @@ fn records_are_copied_to_a_server_and_back() {
     });
     assert_eq!(printed[0], printed[1]);
     assert_eq!(printed[0], printed[2]);
+}
+
+/// Loads a file until the first progress, and kills the load; true if it was not complete.
+fn load_and_kill(args: &[&str]) -> bool {
+    let mut child = crate::common::command(args)
+        .args(["--progress", "json"])
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = stderr.lines().map_while(Result::ok);
+    let is_begun = |line: &String| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+        event["records"].as_u64().is_some_and(|records| records > 0)
+    };
+    let _ = lines.find(is_begun);
+    child.kill().unwrap();
+    !child.wait().unwrap().success()
+}
+
+#[test]
+fn a_killed_load_into_a_server_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path().join("db").as_os_str(), &[]);
+    let file = dir.path().join("lines.ndjson").display().to_string();
+    let line = |id: u64| format!("{{\"id\":{id},\"pad\":\"{id:0100}\"}}\n");
+    let lines: u64 = 120_000;
+    fs::write(&file, (0..lines).map(line).collect::<String>()).unwrap();
+    let resumed = (0..20).find_map(|at| {
+        let name = format!("d{at}");
+        let args = ["load", &server.url, &name, &file, "--key", "auto"];
+        if !load_and_kill(&args) {
+            return None;
+        }
+        let again = run(&args).expect(0);
+        let counted = run(&["count", &server.url, &name]).expect(0).stdout;
+        assert_eq!(counted, format!("{lines}\n"), "{}", again.stderr);
+        again.stderr.contains("resuming after line").then_some(())
+    });
+    assert!(resumed.is_some(), "no load was killed in its middle");
 }
 
 #[test]

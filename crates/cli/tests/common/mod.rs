@@ -149,8 +149,13 @@ fn addressed<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
         address.push(&*store);
         *store = address;
     }
+    // `index` has a command of its own before the store.
+    let at = match args.first() {
+        Some(command) if command == "index" => 2,
+        _ => 1,
+    };
     if let Some(store) = args
-        .get_mut(1)
+        .get_mut(at)
         .filter(|arg| !arg.as_encoded_bytes().starts_with(b"-"))
         && let Some(address) = served(store)
     {

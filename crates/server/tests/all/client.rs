@@ -188,6 +188,10 @@ fn definitions_notes_and_maintenance_are_those_of_a_folder() {
             dataset.def(),
             dataset.unfinished_index()
         ));
+        let unique = Index::recent().int().unique();
+        let refused = dataset.add_index("lon".parse().unwrap(), unique).unwrap();
+        let refused = refused.run().unwrap_err();
+        said.push(format!("{:?} {refused}", refused.kind()));
         let strategy = dataset
             .set_maintenance("validation".parse().unwrap())
             .unwrap();

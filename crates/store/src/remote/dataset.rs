@@ -54,10 +54,10 @@ impl Served {
     ) -> Result<Task<P, R>> {
         self.writes()?;
         let dataset = self.dataset.clone();
-        let path = dataset.path(of);
+        let of = of.to_string();
         Ok(Task::new(move |progress| {
             let mut show = |done, total| progress(progress_of(done, total));
-            let result = dataset.client().run_job(&path, &document, &mut show);
+            let result = dataset.run_job(&of, &document, &mut show);
             // A change shows in the definition also if it failed half-way.
             let refreshed = dataset.refresh();
             match result? {
