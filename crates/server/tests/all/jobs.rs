@@ -145,8 +145,10 @@ fn the_store_is_maintained_and_checked() {
 #[test]
 fn backups_are_made_in_their_folder_alone() {
     let backups = tempfile::tempdir().unwrap();
-    let mut config = esker_server::Config::default();
-    config.backups = Some(backups.path().to_path_buf());
+    let config = esker_server::Config {
+        backups: Some(backups.path().to_path_buf()),
+        ..esker_server::Config::default()
+    };
     let served = Served::with(config);
     served.create("visits", json!({"key": "id:int"}));
     for name in ["", "..", "../x", "a/b", ".hidden"] {

@@ -124,8 +124,10 @@ fn connections_are_encrypted_with_a_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let tls = certificate(dir.path(), "localhost");
     let trusted = std::fs::read(&tls.certificate).unwrap();
-    let mut config = Config::default();
-    config.tls = Some(tls);
+    let config = Config {
+        tls: Some(tls),
+        ..Config::default()
+    };
     let served = Served::with(config);
     let url = served
         .url("/healthz")
@@ -155,10 +157,12 @@ fn a_certificate_without_its_key_is_refused_with_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut tls = certificate(dir.path(), "localhost");
     tls.key = dir.path().join("nothing.key");
-    let mut config = Config::default();
-    config.dir = dir.path().join("db");
-    config.listen = "127.0.0.1:0".parse().unwrap();
-    config.tls = Some(tls);
+    let config = Config {
+        dir: dir.path().join("db"),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls: Some(tls),
+        ..Config::default()
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let refused = runtime
         .block_on(esker_server::Server::start(config))

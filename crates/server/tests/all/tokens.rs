@@ -136,9 +136,11 @@ fn rights_are_checked_before_a_body_is_read() {
 fn an_open_server_serves_its_own_machine_alone() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::default();
-    config.dir = dir.path().join("db");
-    config.listen = "0.0.0.0:0".parse().unwrap();
+    let config = Config {
+        dir: dir.path().join("db"),
+        listen: "0.0.0.0:0".parse().unwrap(),
+        ..Config::default()
+    };
     let refused = runtime
         .block_on(esker_server::Server::start(config))
         .err()
