@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::{Durability, Options};
+use esker::Options;
 use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription, Topic, TopicFilter};
 
 fn topic(text: &str) -> Topic {
