@@ -42,16 +42,20 @@ mod writes;
 
 pub mod wire;
 
-pub use wire::At;
-
 #[cfg(feature = "http")]
-pub use {
-    access::Access,
-    answer::Rows,
-    client::{Client, segment},
-    dataset::Dataset,
-    feed::Feed,
-    jobs::{Job, JobState},
-    moments::Moment,
-    writes::{Writes, Written},
-};
+pub use access::Access;
+#[cfg(feature = "http")]
+pub use answer::Rows;
+#[cfg(feature = "http")]
+pub use client::{Client, segment};
+#[cfg(feature = "http")]
+pub use dataset::Dataset;
+#[cfg(feature = "http")]
+pub use feed::Feed;
+#[cfg(feature = "http")]
+pub use jobs::{Job, JobState};
+#[cfg(feature = "http")]
+pub use moments::Moment;
+pub use wire::At;
+#[cfg(feature = "http")]
+pub use writes::{Writes, Written};
