@@ -170,7 +170,7 @@ fn a_test_for_existence_reads_no_more_in_an_order_of_fields_or_keys() {
         let before = db.stats().counters;
         assert_eq!(query.exists().unwrap(), exists);
         let after = db.stats().counters;
-        let grown = |name: &&'static str| after[name] - before[name];
+        let grown = |name: &&'static str| after[*name] - before[*name];
         ["data_blocks"].iter().map(grown).sum::<u64>()
     };
     let query = || dataset.find(field("a").eq(1) & field("n").ge(3));

@@ -26,7 +26,7 @@ pub(super) struct Served {
     pub(super) dataset: Dataset,
     pub(super) moment: Option<Moment>,
     pub(super) reads_only: bool,
-    pub(super) remarks: Remarks,
+    pub(super) remarks: Arc<Mutex<Vec<String>>>,
 }
 
 impl Served {
