@@ -26,7 +26,7 @@ const SEARCHES: usize = 48;
 /// Calls that may wait for a thread.
 const QUEUED: usize = 1024;
 
-/// What a client is told to wait for when there are too many calls, in seconds.
+/// After how many seconds a client should come back when there are too many calls.
 const RETRY_AFTER: u32 = 1;
 
 /// The store, its broker, and their threads.
@@ -165,8 +165,8 @@ impl Engine {
         Ok(self.broker.lock().get_or_insert(made).clone())
     }
 
-    /// Runs a call for a request on a thread of the pool: the call ends when the client has gone, or
-    /// the time of a request is over.
+    /// Runs a call for a request on a thread of the pool: the call ends when the client has gone,
+    /// or the time of a request is over.
     ///
     /// # Errors
     /// Those of the call; 503 if too many are waiting.

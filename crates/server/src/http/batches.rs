@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::AnyWriter;
 use crate::access::Role;

@@ -2,11 +2,10 @@
 //! loop.
 //!
 //! **Invariants.** The bytes of all bodies that are in memory at the same time are bounded
-//! ([`Bodies`]): a body that would exceed the bound is refused with 503. A body counts as long as
-//! its handler has it.
+//! ([`Bodies`](super::Bodies)): a body that would exceed the bound is refused with 503. A body
+//! counts as long as its handler has it.
 
 use std::io;
-use std::sync::Arc;
 
 use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
@@ -20,17 +19,11 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::io::BufReader;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::Shared;
+use super::app::Shared;
 use crate::problem::Problem;
-
-/// The bytes of all bodies together.
-const TOGETHER: usize = 512 << 20;
-
-/// A unit of the bodies' bound, in bytes.
-const UNIT: usize = 16 << 10;
 
 /// The largest window of zstd, as a power of two (RFC 9659): a client chooses it, and the decoder
 /// needs as much memory.
@@ -38,32 +31,6 @@ const ZSTD_WINDOW: u32 = 23;
 
 /// A document beyond this many bytes is parsed on a thread of the pool.
 const PARSED_HERE: usize = 32 << 10;
-
-/// The bound of all bodies.
-pub(crate) struct Bodies(Arc<Semaphore>);
-
-impl Default for Bodies {
-    fn default() -> Bodies {
-        Bodies(Arc::new(Semaphore::new(TOGETHER / UNIT)))
-    }
-}
-
-impl Bodies {
-    fn grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), Problem> {
-        let have = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(UNIT).saturating_sub(have);
-        let Ok(more @ 1..) = u32::try_from(more) else {
-            return Ok(());
-        };
-        let taken = self.0.clone().try_acquire_many_owned(more);
-        let taken = taken.map_err(|_| Problem::busy("too many bodies are being read", 1))?;
-        match held {
-            Some(held) => held.merge(taken),
-            None => *held = Some(taken),
-        }
-        Ok(())
-    }
-}
 
 /// The bytes of a body.
 pub(super) struct Body {

@@ -7,7 +7,7 @@ use esker::schema::DefinitionDocument;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::{Administers, Reads, Segments};
 use crate::access::{Caller, Role};

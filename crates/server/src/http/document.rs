@@ -50,7 +50,7 @@ const WITH_NAME: [(u16, &str); 1] = [(404, "There is no such thing, or not for t
 
 /// Those of changes.
 const OF_CHANGES: [(u16, &str); 2] = [
-    (409, "It conflicts with what is there"),
+    (409, "It conflicts with the state of the store"),
     (507, "The disk is full"),
 ];
 

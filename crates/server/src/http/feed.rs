@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::{Reads, Segments, Writes};
 use super::rows;

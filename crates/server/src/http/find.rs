@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::{Params, Reads, Segments, accepts};
 use super::stream::{KeyLines, Lines, NDJSON, Steps, key_json, ndjson, raw};

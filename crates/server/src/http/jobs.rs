@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::{Body, Document};
 use super::extract::{Administers, Segments};
 use crate::access::{Caller, Role};

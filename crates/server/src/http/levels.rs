@@ -11,7 +11,7 @@ use esker::stats::{MemtableStats, TableStats, TreeStats};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
+use super::app::Shared;
 use super::extract::{Params, Reads, Segments};
 use crate::problem::Problem;
 

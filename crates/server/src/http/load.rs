@@ -12,7 +12,7 @@ use memchr::memchr;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
+use super::app::Shared;
 use super::body::broken;
 use super::extract::{Params, Segments, Writes};
 use crate::problem::Problem;

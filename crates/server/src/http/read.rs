@@ -11,7 +11,7 @@ use esker_store::{Records, VersionRequest};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::{Reads, Segments};
 use super::rows::{self, Found};

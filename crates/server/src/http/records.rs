@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Body;
 use super::extract::{Expected, Params, Reads, Segments, Writes, etag, expected, is_known};
 use super::find::check_size;

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Shared;
+use super::app::Shared;
 use super::stream::{STEP, Steps};
 use crate::engine::{EndWithRequest, Handle};
 use crate::problem::Problem;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::app::Shared;
 use super::body::Document;
 use super::extract::{Administers, Reads, Segments};
 use crate::access::{Caller, Role};

@@ -7,7 +7,7 @@ use esker::{Error, Key, KeyType, Record, Value};
 use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::Shared;
+use super::app::Shared;
 use crate::engine::EndWithRequest;
 use crate::problem::Problem;
 

@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use esker::Stop;
 
-use super::Shared;
+use super::app::Shared;
 use crate::access::{Caller, Role};
 use crate::metrics::Calls;
 use crate::problem::Problem;

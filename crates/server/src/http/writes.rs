@@ -15,7 +15,7 @@ use esker_client::wire::{self, DeleteWhere, FRAMES};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
+use super::app::Shared;
 use super::body::{Body, Document};
 use super::extract::{Params, Reads, Segments, Writes};
 use super::rows;

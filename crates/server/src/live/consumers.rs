@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use esker::{ChangesFrom, Dataset, Error, ErrorKind, Expr, Key, Position};
 use parking_lot::Mutex;
 
-use super::group::{Group, Reads, Worker};
+use super::group::{Activity, Group, Reads, Worker};
 use crate::problem::Problem;
 
 /// How much log is kept at most for a new consumer, in bytes: as on the command line.
@@ -40,13 +40,6 @@ type Name = (String, String);
 #[derive(Default)]
 pub(crate) struct Consumers {
     groups: Mutex<HashMap<Name, Arc<Group>>>,
-}
-
-/// What a consumer does at the moment.
-#[derive(Default)]
-pub(crate) struct Activity {
-    pub(crate) connections: usize,
-    pub(crate) outstanding: usize,
 }
 
 impl Consumers {

@@ -111,6 +111,13 @@ enum Taken {
     Not(Option<Instant>),
 }
 
+/// What a consumer does at the moment.
+#[derive(Default)]
+pub(crate) struct Activity {
+    pub(crate) connections: usize,
+    pub(crate) outstanding: usize,
+}
+
 impl Group {
     pub(super) fn new(
         dataset: Dataset<Key>,
@@ -161,9 +168,9 @@ impl Group {
         is_used && !state.has_ended
     }
 
-    pub(super) fn activity(&self) -> super::consumers::Activity {
+    pub(super) fn activity(&self) -> Activity {
         let state = self.state.lock();
-        super::consumers::Activity {
+        Activity {
             connections: state.workers.len(),
             outstanding: state.sent.len(),
         }

@@ -27,7 +27,7 @@ use crate::problem::Problem;
 /// Streams that may read at the same time.
 const TURNS: usize = 8;
 
-/// What a caller with too many streams is told to wait for, in seconds.
+/// After how many seconds a caller with too many streams should come back.
 const RETRY_AFTER: u32 = 10;
 
 /// How long a stream may take to end with the server before its connection is cut: its client does

@@ -11,15 +11,19 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::begun::{Begun, take_out};
 use super::connection::{Connection, Ended, RECEIVE_MAXIMUM, TOPIC_ALIASES};
 use super::encode::{Accepted, Encoder};
+use super::filter;
 use super::kept::{self, StoredSession, StoredSubscription, StoredWill};
-use super::packet::{Connect, Decoder, Packet, Version, Will};
-use super::publish::{Outgoing, may_publish};
+use super::outgoing::Outgoing;
+use super::packet::{Connect, Decoder, Packet, Will};
+use super::publish::may_publish;
 use super::reason::{Reason, Refusal, refuse};
 use super::session::{Session, join_all};
+use super::shared::{Mqtt, source_of};
 use super::source::Wakeup;
-use super::{Mqtt, filter, source_of};
+use super::version::Version;
 use crate::access::{Caller, Role};
 use crate::problem::Problem;
 
@@ -127,22 +131,6 @@ async fn read_connect<S: AsyncRead + Unpin>(
             None => {}
         }
     }
-}
-
-/// A session whose connection is accepted.
-pub(super) struct Begun {
-    pub(super) session: Session,
-    pub(super) caller: Caller,
-    pub(super) claim: super::sessions::Claim,
-    pub(super) wakeup: Arc<Wakeup>,
-    /// What its subscriptions do not receive with No Local.
-    pub(super) publisher: Option<u64>,
-    pub(super) keep_alive: Option<Duration>,
-    pub(super) receive_maximum: u16,
-    is_present: bool,
-    assigned: Option<String>,
-    expiry: Option<u32>,
-    maximum_packet_size: u32,
 }
 
 impl Begun {
@@ -285,7 +273,7 @@ impl Mqtt {
             return Ok(None);
         };
         let now = kept::now();
-        let away = super::Away::of(&session, session.left.unwrap_or(now));
+        let away = super::sessions::Away::of(&session, session.left.unwrap_or(now));
         let is_over = session.expiry == 0 || away.is_over(now);
         let ends = is_clean || is_over;
         // A will that waits is published at the end of its session, and not if the client is back
@@ -321,7 +309,7 @@ async fn resume(
     let client = stored.client.clone();
     let resumed = session.resume(stored, |filter, of| {
         if filter.share.is_some() {
-            let begin = super::Begin::After(of.position);
+            let begin = super::source::Begin::After(of.position);
             let joined = (mqtt.shares).join(&mqtt.router, &client, filter, &of.conditions, begin);
             return joined.map(|(source, _)| source);
         }
@@ -346,13 +334,6 @@ async fn resume(
             position.map_err(Refusal::from)?;
             resumed.map_err(|why| Refusal::new(Reason::Unspecified, why))
         }
-    }
-}
-
-/// The subscriptions of a session receive nothing more for now.
-pub(super) fn take_out(mqtt: &Mqtt, session: &Session) {
-    for of in session.subscriptions.values().filter(|of| !of.is_shared()) {
-        mqtt.router.remove(&of.filter.text, &of.source);
     }
 }
 

@@ -10,15 +10,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connect::{Begun, take_out};
+use super::begun::{Begun, take_out};
 use super::encode::Encoder;
-use super::packet::{Decoder, Disconnect, Packet, Publish, Version};
-use super::publish::{Outgoing, may_publish};
+use super::outgoing::Outgoing;
+use super::packet::{Decoder, Disconnect, Packet, Publish};
+use super::publish::may_publish;
 use super::reason::{Reason, Refusal, refuse};
 use super::session::Session;
 use super::sessions::{Away, Claim};
+use super::shared::Mqtt;
 use super::source::Wakeup;
-use super::{Mqtt, filter, kept};
+use super::version::Version;
+use super::{filter, kept};
 use crate::access::Caller;
 
 /// How many publications of a client may be without acknowledgement.

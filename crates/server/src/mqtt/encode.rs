@@ -1,8 +1,8 @@
 //! Packets that the server sends.
 
 use super::message::{Clock, Message};
-use super::packet::Version;
 use super::reason::{Reason, Refusal};
+use super::version::Version;
 
 const CONNACK: u8 = 0x20;
 const PUBLISH: u8 = 0x30;

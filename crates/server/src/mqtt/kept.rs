@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Clock, Message, Meta};
-use super::publish::Outgoing;
+use super::outgoing::Outgoing;
 use crate::problem::Problem;
 
 const SESSIONS: &str = "mqtt-sessions";

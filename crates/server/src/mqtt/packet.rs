@@ -9,13 +9,7 @@ use mqtt_protocol_core::mqtt::packet::{Properties, Property, Qos, RetainHandling
 use mqtt_protocol_core::mqtt::result_code::MqttError;
 
 use super::reason::{Reason, Refusal, refuse};
-
-/// The version of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    V3,
-    V5,
-}
+use super::version::Version;
 
 /// A packet of a client.
 #[derive(Debug)]

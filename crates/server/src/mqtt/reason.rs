@@ -1,6 +1,6 @@
 //! Reason codes of MQTT 5, and why a connection ends.
 
-use super::packet::Version;
+use super::version::Version;
 
 /// A reason code that is sent. Its number is that of MQTT 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use esker::{ChangesFrom, Error, ErrorKind, Expr, Key};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::Shared;
+use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
 use super::stream::Stream;
 use super::{changes_from, duration, last_event_id, position, sse};

@@ -7,7 +7,7 @@ use esker::Key;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::super::Shared;
+use super::super::app::Shared;
 use super::super::body::Document;
 use super::super::extract::{Reads, Segments, Writes};
 use super::position;

@@ -12,7 +12,7 @@ use pubsub::{Fence, FenceEvent};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::Shared;
+use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
 use super::changes::{feed, read};
 use super::stream::Stream;

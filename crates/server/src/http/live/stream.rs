@@ -10,7 +10,7 @@ use esker::Stop;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::super::Shared;
+use super::super::app::Shared;
 use crate::access::Caller;
 use crate::engine::EndWithRequest;
 use crate::live::{Connection, Event, Next, Slot, Source, Step};

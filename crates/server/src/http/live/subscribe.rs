@@ -14,7 +14,7 @@ use pubsub::{Broker, Follow, Notification, Region, Subscription, Time, Topic, To
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::super::Shared;
+use super::super::app::Shared;
 use super::super::extract::{Params, Segments};
 use super::changes::ended;
 use super::message::message;
@@ -55,11 +55,11 @@ pub(in super::super) struct SubscribeParams {
 
 /// What is published to a topic, those below it and those above it; with `+` and `#`, to the topics
 /// that match as in MQTT. First what was published since the given time, and then what is
-/// published, without a gap and without a duplicate. `data` is
-/// `{"seq", "topic", "time", "expires", "x", "y", "record"}`; a payload that is no JSON object is in
-/// `text`, or in `base64` if it is not UTF-8. As server-sent events, whose `event` is `message`; as
-/// messages of a WebSocket, each with its `id`, if the request upgrades. Once a subscription with
-/// `for` is over, a client that comes back gets 204.
+/// published, without a gap and without a duplicate. `data` is `{"seq", "topic", "time", "expires",
+/// "x", "y", "record"}`; a payload that is no JSON object is in `text`, or in `base64` if it is not
+/// UTF-8. As server-sent events, whose `event` is `message`; as messages of a WebSocket, each with
+/// its `id`, if the request upgrades. Once a subscription with `for` is over, a client that comes
+/// back gets 204.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/subscribe", tag = "live",
     params(

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use super::super::Shared;
+use super::super::app::Shared;
 use super::super::body::Body;
 use super::super::extract::{Params, Segments};
 use super::super::stream::raw;

@@ -1,0 +1,234 @@
+//! The routes, and what each request passes before its handler.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::Shared;
+use super::{
+    batches, body, datasets, feed, find, jobs, levels, live, load, origin, read, records, state,
+    system, writes,
+};
+use crate::access::Caller;
+use crate::config::Config;
+use crate::dashboard;
+use crate::problem::Problem;
+
+/// The routes with their descriptions.
+fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(super::document::Document::openapi())
+        .routes(routes!(datasets::list))
+        .routes(routes!(
+            datasets::describe,
+            datasets::create,
+            datasets::drop
+        ))
+        .routes(routes!(datasets::rename))
+        .routes(routes!(datasets::fields))
+        .routes(routes!(find::find, load::load))
+        .routes(routes!(find::query))
+        .routes(routes!(find::count))
+        .routes(routes!(find::aggregate))
+        .routes(routes!(find::explain))
+        .routes(routes!(find::nearest))
+        .routes(routes!(find::cells))
+        .routes(routes!(
+            records::get,
+            records::put,
+            records::patch,
+            records::delete
+        ))
+        .routes(routes!(records::versions))
+        .routes(routes!(batches::write))
+        .routes(routes!(read::read))
+        .routes(routes!(read::take))
+        .routes(routes!(read::renew, read::end))
+        .routes(routes!(feed::poll))
+        .routes(routes!(feed::consume))
+        .routes(routes!(feed::consumers))
+        .routes(routes!(feed::forget))
+        .routes(routes!(writes::write))
+        .routes(routes!(writes::delete_where))
+        .routes(routes!(writes::sync))
+        .routes(routes!(writes::notes))
+        .routes(routes!(writes::unindexed))
+        .routes(routes!(writes::layout))
+        .routes(routes!(jobs::change_index))
+        .routes(routes!(jobs::drop_index))
+        .routes(routes!(jobs::set_maintenance))
+        .routes(routes!(jobs::repair))
+        .routes(routes!(jobs::compact))
+        .routes(routes!(jobs::expire))
+        .routes(routes!(jobs::compact_all))
+        .routes(routes!(jobs::check))
+        .routes(routes!(jobs::back_up))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::get))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(state::stat))
+        .routes(routes!(state::stat_dataset))
+        .routes(routes!(state::advise, state::advise_for))
+        .routes(routes!(state::usage))
+        .routes(routes!(state::snapshot_datasets))
+        .routes(routes!(state::unconfirmed, state::confirm_time))
+        .routes(routes!(levels::levels))
+        .routes(routes!(levels::boxes))
+        .routes(routes!(state::set_ttl))
+        .routes(routes!(state::snapshots))
+        .routes(routes!(state::keep_snapshot, state::drop_snapshot))
+        .routes(routes!(state::caller))
+        .routes(routes!(live::changes::changes))
+        .routes(routes!(live::fence::fence))
+        .routes(routes!(live::consumers::list))
+        .routes(routes!(live::consumers::forget))
+        .routes(routes!(live::consumers::acknowledge))
+        .routes(routes!(live::topics::list))
+        .routes(routes!(live::topics::publish))
+        .routes(routes!(live::topics::records))
+        .routes(routes!(live::subscribe::subscribe))
+        .routes(routes!(system::health))
+        .routes(routes!(system::ready))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::document))
+}
+
+/// The OpenAPI document of the routes.
+pub(crate) fn document() -> Result<String, String> {
+    let (_, document) = routes().split_for_parts();
+    let document = super::document::complete(document);
+    document.to_json().map_err(|error| error.to_string())
+}
+
+/// The router of a server.
+pub(crate) fn router(app: Shared, config: &Config) -> Router {
+    let (router, _) = routes().split_for_parts();
+    let mut router = router
+        .merge(dashboard::routes())
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        // Bodies have their own limits (`body`).
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn(body::decode))
+        .layer(RequestBodyTimeoutLayer::new(config.limits.idle))
+        .layer(CompressionLayer::new())
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache"),
+        ))
+        .layer(from_fn_with_state(app.clone(), identify));
+    if let Some(cors) = cors(&config.cors.origins) {
+        router = router.layer(cors);
+    }
+    router
+        .layer(from_fn_with_state(app.clone(), observe))
+        .with_state(app)
+}
+
+/// Measures each request, and logs it if the settings say so.
+async fn observe(State(app): State<Shared>, request: Request, next: Next) -> Response {
+    let begin = Instant::now();
+    let matched = request.extensions().get::<MatchedPath>();
+    let route = matched.map(|matched| matched.as_str().to_string());
+    let (method, path) = (request.method().clone(), request.uri().path().to_string());
+    let response = next.run(request).await;
+    let (status, took) = (response.status().as_u16(), begin.elapsed());
+    let metrics = &app.metrics;
+    metrics.answered(route.as_deref(), &method, status, took);
+    if app.logs_requests {
+        let millis = took.as_secs_f64() * 1e3;
+        tracing::info!(target: "requests", %method, path, status, millis);
+    }
+    response
+}
+
+async fn no_route(request: Request) -> Problem {
+    Problem::not_found(format!("there is nothing at {}", request.uri().path()))
+}
+
+async fn no_method(request: Request) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    let detail = format!("{path} has no method {method}");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
+}
+
+fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins = origins
+        .iter()
+        .filter_map(|one| HeaderValue::from_str(one).ok());
+    let methods = [
+        Method::GET,
+        Method::PUT,
+        Method::POST,
+        Method::PATCH,
+        Method::DELETE,
+    ];
+    Some(
+        CorsLayer::new()
+            .allow_origin(AllowOrigin::list(origins))
+            .allow_methods(methods)
+            .allow_headers([
+                header::AUTHORIZATION,
+                header::CONTENT_TYPE,
+                header::IF_MATCH,
+                header::IF_NONE_MATCH,
+                HeaderName::from_static("last-event-id"),
+            ])
+            .expose_headers([header::ETAG, header::LOCATION, header::RETRY_AFTER])
+            .max_age(Duration::from_secs(600)),
+    )
+}
+
+/// Routes that need no token.
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
+
+fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || dashboard::has(path)
+}
+
+/// Finds out who makes a request.
+async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let caller = if app.tokens.is_empty() {
+        // The page may be opened by a link from elsewhere: it tells nothing by itself.
+        let is_page = dashboard::has(request.uri().path());
+        if !is_page && !origin::is_own(&request, &app.origins) {
+            let detail = "without tokens, pages of other origins may not use this server";
+            return Problem::forbidden(detail).into_response();
+        }
+        Caller::anyone()
+    } else {
+        match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {
+            Some(caller) => caller,
+            None if is_open(request.uri().path()) => Caller::stranger(),
+            None => {
+                let detail = "this server needs a token: Authorization: Bearer TOKEN";
+                return Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail).into_response();
+            }
+        }
+    };
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
