@@ -41,7 +41,6 @@ pub struct ChangeConsumer {
     pub unread_for: Option<Duration>,
 }
 
-/// The name in the engine of a consumer of the dataset with this data tree.
 impl ChangeConsumer {
     /// A consumer that has read everything up to a position, for stores of other crates.
     pub fn new(name: String, position: Position) -> ChangeConsumer {
@@ -56,6 +55,7 @@ impl ChangeConsumer {
     }
 }
 
+/// The name in the engine of a consumer of the dataset with this data tree.
 fn scoped(data: TreeId, name: &str) -> String {
     format!("\0{data}\0{name}")
 }
