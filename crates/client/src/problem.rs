@@ -142,7 +142,7 @@ mod tests {
                 esker::ErrorKind::UnknownDataset,
             ),
             (
-                r#"{"type":"too-slow","detail":"it took longer than the server allows"}"#,
+                r#"{"type":"too-slow","detail":"stopped: the deadline has passed"}"#,
                 esker::ErrorKind::Cancelled,
             ),
             (

@@ -168,8 +168,8 @@ impl From<Error> for Problem {
             return Problem::unknown_dataset(name);
         }
         if let Error::Cancelled { deadline: true } = &error {
-            let detail = "it took longer than the server allows: ask for less, or with an index";
-            return Problem::new(StatusCode::GATEWAY_TIMEOUT, "too-slow", detail);
+            let (status, detail) = (StatusCode::GATEWAY_TIMEOUT, error.to_string());
+            return Problem::new(status, "too-slow", detail);
         }
         let (status, kind) = status_and_kind(error.kind());
         let problem = Problem::new(status, kind, error.to_string());
