@@ -79,6 +79,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Copy(args) => commands::copy::copy(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
         Command::Changes(args) => commands::changes::changes(&args, memory),
+        Command::Fence(args) => commands::fence::fence(&args, memory),
         Command::Publish(args) => commands::pubsub::publish(&args, memory),
         Command::Subscribe(args) => commands::pubsub::subscribe(&args, memory),
         Command::Topics(args) => commands::pubsub::topics(&args, memory),

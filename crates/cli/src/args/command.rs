@@ -4,11 +4,11 @@ use clap::{Parser, Subcommand};
 
 use super::{
     AdviseArgs, AggregateArgs, BackupArgs, ChangesArgs, CompactArgs, CompletionsArgs, CopyArgs,
-    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FieldsArgs,
-    FindArgs, GetArgs, IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs,
-    PublishArgs, PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs,
-    ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs,
-    WithinArgs,
+    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FenceArgs,
+    FieldsArgs, FindArgs, GetArgs, IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs,
+    ManArgs, NearArgs, PublishArgs, PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs,
+    RepairArgs, ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs,
+    ViewArgs, WithinArgs,
 };
 #[cfg(feature = "server")]
 use super::{ServeArgs, TokenArgs, serve};
@@ -155,6 +155,9 @@ pub(crate) enum Command {
     /// Print the changes of a dataset in the order in which they were committed
     #[command(after_help = changes::CHANGES_HELP)]
     Changes(ChangesArgs),
+    /// Print the records that enter an area or leave it, as their dataset changes
+    #[command(after_help = changes::FENCE_HELP)]
+    Fence(FenceArgs),
     /// Publish JSON objects from standard input, one per line
     #[command(after_help = self::pubsub::PUBLISH_HELP)]
     Publish(PublishArgs),

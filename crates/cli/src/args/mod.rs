@@ -25,7 +25,7 @@ pub(crate) use self::pubsub::{
 };
 pub(crate) use self::update::UpdateArgs;
 pub(crate) use aggregate::AggregateArgs;
-pub(crate) use changes::ChangesArgs;
+pub(crate) use changes::{ChangesArgs, FeedArgs, FenceArgs};
 pub(crate) use command::{Cli, Command};
 pub(crate) use copy::CopyArgs;
 pub(crate) use datasets::{DropArgs, FieldsArgs, ListArgs, RenameArgs};

@@ -12,6 +12,8 @@ pub(crate) mod datasets;
 mod definition;
 pub(crate) mod demo;
 pub(crate) mod expiry;
+mod feed;
+pub(crate) mod fence;
 pub(crate) mod fields;
 pub(crate) mod find;
 pub(crate) mod index;

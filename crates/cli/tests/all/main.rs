@@ -19,6 +19,7 @@ mod edges;
 mod estimates;
 mod everyday;
 mod expiry;
+mod fence;
 mod fields;
 mod imports;
 mod index;

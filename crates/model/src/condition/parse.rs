@@ -58,6 +58,27 @@ impl FromStr for Expr {
     }
 }
 
+/// An area as conditions have it: `rect(W,S,E,N)`, `circle(LON,LAT,METRES)` or `polygon(...)`; or a
+/// GeoJSON text.
+impl FromStr for AreaExpr {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<AreaExpr, Error> {
+        let text = text.trim();
+        if text.starts_with('{') {
+            return Ok(AreaExpr::geojson(text));
+        }
+        // A condition names the column of an error; its other parts would be no area.
+        let condition: Expr = format!("within(at, {text})").parse()?;
+        match condition.tests().as_slice() {
+            [(_, Predicate::Within(area))] if condition.needs_all_tests() => Ok(area.clone()),
+            _ => Err(Error::bad_input(format!(
+                "area `{text}`: give rect(W,S,E,N), circle(LON,LAT,METRES), polygon(...) or GeoJSON"
+            ))),
+        }
+    }
+}
+
 fn is_null(text: &str) -> bool {
     text.eq_ignore_ascii_case("null")
 }

@@ -694,3 +694,22 @@ fn one_of_many_is_what_equals_one_of_them() {
     }
     assert!(met > 500, "{met}");
 }
+
+#[test]
+fn areas_are_read_and_nothing_else() {
+    let rect = " rect(1, 2, 3, 4)".parse::<AreaExpr>().unwrap();
+    assert_eq!(rect, AreaExpr::rect(1.0, 2.0, 3.0, 4.0));
+    assert!(matches!(
+        "{\"type\": \"Polygon\"}".parse(),
+        Ok(AreaExpr::Polygon(_))
+    ));
+    for wrong in [
+        "",
+        "rect(1,2,3)",
+        "1,2,3,4",
+        "rect(1,2,3,4)) and within(b, rect(1,2,3,4)",
+        "rect(1,2,3,4)) or x = 1 or (y = 1",
+    ] {
+        assert!(wrong.parse::<AreaExpr>().is_err(), "{wrong}");
+    }
+}

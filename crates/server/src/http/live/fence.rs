@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use esker::changes::{Listening, Wake};
-use esker::{ChangesFrom, Key, Path};
+use esker::{AreaExpr, ChangesFrom, Key, Path};
 use pubsub::{Fence, FenceEvent};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -16,7 +16,7 @@ use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
 use super::changes::{feed, read};
 use super::stream::Stream;
-use super::{area, changes_from, last_event_id, position, sse};
+use super::{changes_from, last_event_id, position, sse};
 use crate::live::{Connection, Event, Feed, Source, Step, change_json, condition};
 use crate::problem::Problem;
 
@@ -83,7 +83,7 @@ pub(in super::super) async fn fence(
     Params(params): Params<FenceParams>,
 ) -> Result<Response, Problem> {
     let field = Path::parse(&params.field).map_err(Problem::bad_request)?;
-    let area = area(&params.area)?;
+    let area: AreaExpr = params.area.parse()?;
     let wanted = events(params.events.as_deref())?;
     let admitted = params.condition.as_deref().map(condition).transpose()?;
     let from = params.from.as_deref().map(changes_from).transpose()?;

@@ -14,7 +14,7 @@ pub(super) mod topics;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use esker::{AreaExpr, ChangesFrom, Expr, Position, Predicate, Seq};
+use esker::{ChangesFrom, Position, Seq};
 
 use crate::live::Connection;
 use crate::problem::Problem;
@@ -67,26 +67,6 @@ fn changes_from(text: &str) -> Result<ChangesFrom, Problem> {
     }
 }
 
-/// An area as conditions have it: `rect(W,S,E,N)`, `circle(LON,LAT,METRES)`, `polygon(...)`; or a
-/// GeoJSON text.
-///
-/// # Errors
-/// 400.
-fn area(text: &str) -> Result<AreaExpr, Problem> {
-    let text = text.trim();
-    if text.starts_with('{') {
-        return Ok(AreaExpr::geojson(text));
-    }
-    let condition = format!("within(at, {text})").parse::<Expr>();
-    let condition = condition.map_err(|error| Problem::from(esker::Error::from(error)))?;
-    match condition.tests().as_slice() {
-        [(_, Predicate::Within(area))] if condition.needs_all_tests() => Ok(area.clone()),
-        _ => Err(Problem::bad_request(format!(
-            "area `{text}`: give rect(W,S,E,N), circle(LON,LAT,METRES), polygon(...) or GeoJSON"
-        ))),
-    }
-}
-
 /// A time such as `30s`.
 fn duration(name: &str, text: &str) -> Result<std::time::Duration, Problem> {
     let parsed = esker::units::parse_duration(text);
@@ -96,25 +76,6 @@ fn duration(name: &str, text: &str) -> Result<std::time::Duration, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn areas_are_read_and_nothing_else() {
-        let rect = area(" rect(1, 2, 3, 4)").unwrap();
-        assert_eq!(rect, AreaExpr::rect(1.0, 2.0, 3.0, 4.0));
-        assert!(matches!(
-            area("{\"type\": \"Polygon\"}"),
-            Ok(AreaExpr::Polygon(_))
-        ));
-        for wrong in [
-            "",
-            "rect(1,2,3)",
-            "1,2,3,4",
-            "rect(1,2,3,4)) and within(b, rect(1,2,3,4)",
-            "rect(1,2,3,4)) or x = 1 or (y = 1",
-        ] {
-            assert!(area(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn beginnings_of_changes_are_read() {

@@ -19,7 +19,7 @@ use super::super::extract::{Params, Segments};
 use super::changes::ended;
 use super::message::message;
 use super::stream::Stream;
-use super::{area, duration, last_event_id, socket, sse};
+use super::{duration, last_event_id, socket, sse};
 use crate::access::{Caller, Role};
 use crate::live::{Connection, Event, Next, STEP_TIME, Source, Step, condition};
 use crate::problem::Problem;
@@ -147,7 +147,9 @@ impl Asked {
         admitted: Option<&str>,
         within: Option<&str>,
     ) -> Result<Asked, Problem> {
-        let region = within.map(|text| region(area(text)?)).transpose()?;
+        let region = within
+            .map(|text| region(text.parse::<AreaExpr>()?))
+            .transpose()?;
         Ok(Asked {
             topics: topic.parse()?,
             condition: admitted.map(condition).transpose()?,
