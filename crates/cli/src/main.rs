@@ -16,6 +16,8 @@ mod report;
 mod rows;
 mod store;
 mod table;
+#[cfg(feature = "server")]
+mod traffic;
 mod tweets;
 mod words;
 

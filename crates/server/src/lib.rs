@@ -25,5 +25,5 @@ mod tls;
 pub use access::{Grant, Role, TokenSettings, hash_of};
 pub use config::{Config, Cors, Limits, Log, LogFormat, MqttLimits, Tls, UserSettings};
 pub use mqtt::password_hash;
-pub use run::{RunError, run};
+pub use run::{RunError, run, run_for};
 pub use serve::{Server, StartError};

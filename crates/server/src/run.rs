@@ -49,6 +49,20 @@ impl From<StartError> for RunError {
 /// # Errors
 /// [`RunError`]
 pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError> {
+    let signal = run_for(config, None, started)?;
+    // Without a length, a signal has ended it.
+    Ok(signal.unwrap_or_default())
+}
+
+/// As [`run`], but ends by itself after a time, too, if there is one: then it returns `None`.
+///
+/// # Errors
+/// [`RunError`]
+pub fn run_for(
+    config: Config,
+    length: Option<Duration>,
+    started: impl FnOnce(&Server),
+) -> Result<Option<u8>, RunError> {
     begin_log(config.log);
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(RunError::Process)?;
@@ -60,7 +74,10 @@ pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError
             number = signals.next() => std::process::exit(128 + i32::from(number)),
         };
         started(&server);
-        let number = signals.next().await;
+        let number = tokio::select! {
+            number = signals.next() => Some(number),
+            () = passed(length) => None,
+        };
         tracing::info!("ends: a second signal ends at once");
         tokio::spawn(async move {
             let again = signals.next().await;
@@ -73,6 +90,14 @@ pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError
     // Calls that still run find a closed store.
     runtime.shutdown_timeout(TO_END);
     ended
+}
+
+/// Waits for a time; without one, for ever.
+async fn passed(length: Option<Duration>) {
+    match length {
+        Some(length) => tokio::time::sleep(length).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The signals that end a server.

@@ -40,7 +40,7 @@ pub(crate) use query::{
     RangeArgs, ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
 #[cfg(feature = "server")]
-pub(crate) use serve::{ServeArgs, TokenArgs, TokenRole};
+pub(crate) use serve::{DemoServeArgs, ServeArgs, TokenArgs, TokenRole};
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use esker::{Expr, Path};
 
+#[cfg(feature = "server")]
+use super::serve::DemoServeArgs;
 use super::space::AreaArgs;
 use super::values::duration;
 #[cfg(feature = "volume")]
@@ -79,6 +81,13 @@ pub(crate) enum DemoCommand {
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]
     Pubsub(DemoPubsubArgs),
+    #[cfg(feature = "server")]
+    /// Serve a city that moves: vehicles, incidents and topics, to look at in a browser, with curl
+    /// and over MQTT, until Ctrl-C
+    #[command(
+        after_help = "Examples:\n  esker demo serve\n  esker demo serve DIR --listen 127.0.0.1:8080 --mqtt 127.0.0.1:1884 --rate 2000"
+    )]
+    Serve(DemoServeArgs),
     #[cfg(feature = "volume")]
     /// Show a replicated disk: three nodes on loopback, a file system written to them over NBD, and
     /// a leader that is killed meanwhile

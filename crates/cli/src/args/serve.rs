@@ -46,6 +46,30 @@ pub(crate) struct ServeArgs {
     pub(crate) mqtt: Option<SocketAddr>,
 }
 
+#[derive(Args)]
+pub(crate) struct DemoServeArgs {
+    /// Keep the store here, in a directory that is new or empty [default: a temporary one]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where HTTP is served
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
+    pub(crate) listen: SocketAddr,
+    /// Where MQTT is served
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1883")]
+    pub(crate) mqtt: SocketAddr,
+    /// Updates of vehicles in a second
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: u32,
+    /// The number of vehicles
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) vehicles: u32,
+    /// Another seed gives other movements and incidents
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub(crate) seed: u64,
+    /// End after so many seconds [default: on Ctrl-C]
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+}
+
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TokenRole {

@@ -28,6 +28,11 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
             let folder = DemoFolder::new(args.dir.as_deref())?;
             return super::city::city(args, &folder.path, memory);
         }
+        #[cfg(feature = "server")]
+        Some(DemoCommand::Serve(args)) => {
+            let folder = DemoFolder::new(args.dir.as_deref())?;
+            return super::demo_serve::serve(args, &folder.path, folder.temporary);
+        }
         #[cfg(feature = "volume")]
         Some(DemoCommand::Volume(args)) => {
             let folder = DemoFolder::new(args.dir.as_deref())?;

@@ -11,6 +11,8 @@ pub(crate) mod create;
 pub(crate) mod datasets;
 mod definition;
 pub(crate) mod demo;
+#[cfg(feature = "server")]
+mod demo_serve;
 pub(crate) mod expiry;
 mod feed;
 pub(crate) mod fence;

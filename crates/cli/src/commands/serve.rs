@@ -40,12 +40,14 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
             note("without tokens: every program of this machine may read and write");
         }
     });
-    match signal {
-        Ok(signal) => Ok(Outcome::Interrupted(signal)),
-        Err(RunError::Start(StartError::Store(error)) | RunError::Close(error)) => {
-            Err(error.into())
-        }
-        Err(error) => Err(Failure::Usage(error.to_string())),
+    signal.map(Outcome::Interrupted).map_err(ended)
+}
+
+/// Why a server could not start, or not end in good order.
+pub(super) fn ended(error: RunError) -> Failure {
+    match error {
+        RunError::Start(StartError::Store(error)) | RunError::Close(error) => error.into(),
+        error => Failure::Usage(error.to_string()),
     }
 }
 

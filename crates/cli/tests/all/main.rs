@@ -14,6 +14,8 @@ mod clusters;
 mod conditions;
 mod copy;
 mod datasets;
+#[cfg(feature = "server")]
+mod demo_serve;
 mod documents;
 mod edges;
 mod estimates;
