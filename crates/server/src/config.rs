@@ -3,6 +3,8 @@
 //! ```toml
 //! listen = "0.0.0.0:7700"
 //! mqtt = "0.0.0.0:1883"
+//! mqtt_tls = "0.0.0.0:8883"
+//! mqtt_websocket = true     # at /mqtt of the HTTP address
 //!
 //! [tls]
 //! certificate = "/etc/esker/server.pem"
@@ -44,8 +46,12 @@ pub struct Config {
     pub memory: Option<usize>,
     /// Where HTTP is served.
     pub listen: SocketAddr,
-    /// Where MQTT is served; not at all without it.
+    /// Where MQTT is served.
     pub mqtt: Option<SocketAddr>,
+    /// Where MQTT is served over TLS, with the certificate of [`Config::tls`].
+    pub mqtt_tls: Option<SocketAddr>,
+    /// MQTT is also served as a WebSocket, at `/mqtt` of the address of HTTP.
+    pub mqtt_websocket: bool,
     /// Limits of MQTT, and how long publications are kept.
     pub mqtt_limits: MqttLimits,
     /// The certificate and its key; connections are not encrypted without them.
@@ -71,6 +77,8 @@ impl Default for Config {
             memory: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
             mqtt: None,
+            mqtt_tls: None,
+            mqtt_websocket: false,
             mqtt_limits: MqttLimits::default(),
             tls: None,
             backups: None,
@@ -262,6 +270,11 @@ impl Config {
     /// A sentence with the line.
     pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// True if MQTT is served, in whatever way.
+    pub fn has_mqtt(&self) -> bool {
+        self.mqtt.is_some() || self.mqtt_tls.is_some() || self.mqtt_websocket
     }
 
     /// True if HTTP needs a token.

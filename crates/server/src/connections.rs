@@ -225,6 +225,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 
     fn call(&self, mut request: Request<Incoming>) -> Answering {
         request.extensions_mut().insert(self.streams.clone());
+        request.extensions_mut().insert(self.peer);
         self.asked.store(true, Ordering::Relaxed);
         if let Err(seconds) = self.rates.check(self.peer.ip()) {
             let problem = Problem::too_many("you make too many requests", seconds);

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use axum::Router;
 use esker::{Database, Options};
 use esker_store::ServedAt;
 use pubsub::PubSub;
@@ -92,17 +93,10 @@ impl Server {
         let certificate = config.tls.as_ref();
         let certificate = certificate.map(|tls| Certificate::read(tls, &["h2", "http/1.1"]));
         let certificate = certificate.transpose().map_err(StartError::Settings)?;
-        let listener = TcpListener::bind(config.listen).await;
-        let listener = listener.map_err(|error| StartError::Listen(config.listen, error))?;
+        let listener = bind(config.listen).await?;
         let address = listener.local_addr();
         let address = address.map_err(|error| StartError::Listen(config.listen, error))?;
-        let of_mqtt = match config.mqtt {
-            Some(address) => {
-                let listener = TcpListener::bind(address).await;
-                Some(listener.map_err(|error| StartError::Listen(address, error))?)
-            }
-            None => None,
-        };
+        let doors = doors(&config).await?;
         let options =
             PubSub::register(Options::new().memory_budget(config.memory.unwrap_or(MEMORY)));
         let dir = config.dir.clone();
@@ -130,15 +124,18 @@ impl Server {
             origins: config.cors.origins.clone(),
             document: document().map_err(StartError::Settings)?,
         });
-        let mqtt = match of_mqtt {
-            Some(listener) => {
-                let served = mqtt::start(&app, &config, listener).await;
-                Some(served.map_err(StartError::Settings)?)
-            }
-            None => None,
+        let mqtt = if config.has_mqtt() {
+            let served = mqtt::start(&app, &config, doors).await;
+            Some(served.map_err(StartError::Settings)?)
+        } else {
+            None
         };
         let (end, ended) = oneshot::channel();
-        let routes = router(app.clone(), &config);
+        let sockets = match &mqtt {
+            Some(served) if config.mqtt_websocket => served.routes(),
+            _ => Router::new(),
+        };
+        let routes = router(app.clone(), &config, sockets);
         let connections = Connections::new(routes, app.clone(), certificate);
         let accepting = tokio::spawn(connections.serve(listener, ended));
         Ok(Server {
@@ -156,9 +153,14 @@ impl Server {
         self.address
     }
 
-    /// Where MQTT is served, if it is.
+    /// Where MQTT is served without TLS, if it is.
     pub fn mqtt_address(&self) -> Option<SocketAddr> {
-        self.mqtt.as_ref().map(mqtt::Served::address)
+        self.mqtt.as_ref()?.address(false)
+    }
+
+    /// Where MQTT is served over TLS, if it is.
+    pub fn mqtt_tls_address(&self) -> Option<SocketAddr> {
+        self.mqtt.as_ref()?.address(true)
     }
 
     /// Accepts nothing more, lets requests end, and closes the store.
@@ -192,6 +194,28 @@ impl Server {
     }
 }
 
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| StartError::Listen(address, error))
+}
+
+/// The listeners of MQTT.
+async fn doors(config: &Config) -> Result<Vec<mqtt::Door>, StartError> {
+    let mut doors = Vec::new();
+    if let Some(address) = config.mqtt {
+        doors.push(mqtt::Door::new(bind(address).await?, None));
+    }
+    if let Some(address) = config.mqtt_tls {
+        let tls = config.tls.as_ref().ok_or_else(|| {
+            let why = "mqtt_tls needs a certificate and its key: [tls] in the settings";
+            StartError::Settings(why.to_string())
+        })?;
+        let certificate = Certificate::read(tls, &["mqtt"]).map_err(StartError::Settings)?;
+        doors.push(mqtt::Door::new(bind(address).await?, Some(certificate)));
+    }
+    Ok(doors)
+}
+
 /// An address as clients on this machine use it.
 fn url(address: SocketAddr, is_encrypted: bool) -> String {
     let mut address = address;
@@ -208,9 +232,10 @@ fn url(address: SocketAddr, is_encrypted: bool) -> String {
 /// HTTP without tokens, and MQTT without tokens and users, are served on loopback addresses alone.
 fn check_addresses(config: &Config) -> Result<(), StartError> {
     let http = Some(config.listen).filter(|_| !config.needs_token());
-    let mqtt = config.mqtt.filter(|_| !config.needs_user());
+    let of_mqtt = [config.mqtt, config.mqtt_tls];
+    let [mqtt, mqtt_tls] = of_mqtt.map(|address| address.filter(|_| !config.needs_user()));
     let is_open = |address: &SocketAddr| !is_loopback(address.ip());
-    if let Some(open) = [http, mqtt].into_iter().flatten().find(is_open) {
+    if let Some(open) = [http, mqtt, mqtt_tls].into_iter().flatten().find(is_open) {
         return Err(StartError::Settings(format!(
             "{open} can be reached from other machines: give tokens (for MQTT also: users) in the settings (`esker token`), or listen on 127.0.0.1"
         )));

@@ -44,6 +44,12 @@ pub(crate) struct ServeArgs {
     /// Where MQTT is served [default: not at all]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) mqtt: Option<SocketAddr>,
+    /// Where MQTT is served over TLS, with the certificate of the settings [default: not at all]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mqtt_tls: Option<SocketAddr>,
+    /// Also serve MQTT as a WebSocket, at /mqtt of the address of HTTP
+    #[arg(long)]
+    pub(crate) mqtt_websocket: bool,
 }
 
 #[derive(Args)]

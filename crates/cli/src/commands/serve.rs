@@ -22,6 +22,9 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
     config.dir.clone_from(&args.dir);
     config.listen = args.listen.unwrap_or(config.listen);
     config.mqtt = args.mqtt.or(config.mqtt);
+    config.mqtt_tls = args.mqtt_tls.or(config.mqtt_tls);
+    config.mqtt_websocket |= args.mqtt_websocket;
+    let has_websocket = config.mqtt_websocket;
     let is_open = !config.needs_token();
     let scheme = match config.tls {
         Some(_) => "https",
@@ -35,6 +38,16 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
         ));
         if let Some(address) = server.mqtt_address() {
             note(format_args!("MQTT at {address}"));
+        }
+        if let Some(address) = server.mqtt_tls_address() {
+            note(format_args!("MQTT over TLS at {address}"));
+        }
+        if has_websocket {
+            let scheme = scheme.replace("http", "ws");
+            note(format_args!(
+                "MQTT as a WebSocket at {scheme}://{}/mqtt",
+                server.address()
+            ));
         }
         if is_open {
             note("without tokens: every program of this machine may read and write");

@@ -25,4 +25,5 @@ mod writes;
 
 pub(crate) use app::{App, Shared};
 pub(crate) use bodies::Bodies;
+pub(crate) use origin::is_own as is_own_origin;
 pub(crate) use routes::{document, router};

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 
 /// True if a request is for a name of this machine, and comes from no page of another origin.
-pub(super) fn is_own(request: &Request, allowed: &[String]) -> bool {
+pub(crate) fn is_own(request: &Request, allowed: &[String]) -> bool {
     let headers = request.headers();
     let host = headers
         .get(header::HOST)

@@ -110,8 +110,8 @@ pub(crate) fn document() -> Result<String, String> {
     document.to_json().map_err(|error| error.to_string())
 }
 
-/// The router of a server.
-pub(crate) fn router(app: Shared, config: &Config) -> Router {
+/// The router of a server. `sockets` are routes that find out by themselves who calls.
+pub(crate) fn router(app: Shared, config: &Config, sockets: Router) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router
         .merge(dashboard::routes())
@@ -135,8 +135,9 @@ pub(crate) fn router(app: Shared, config: &Config) -> Router {
         router = router.layer(cors);
     }
     router
-        .layer(from_fn_with_state(app.clone(), observe))
-        .with_state(app)
+        .with_state(app.clone())
+        .merge(sockets)
+        .layer(from_fn_with_state(app, observe))
 }
 
 /// Measures each request, and logs it if the settings say so.

@@ -25,6 +25,7 @@ use super::shared::{Mqtt, source_of};
 use super::source::Wakeup;
 use super::version::Version;
 use crate::access::{Caller, Role};
+use crate::metrics::Carried;
 use crate::problem::Problem;
 
 /// How long a client may take to send CONNECT.
@@ -46,6 +47,7 @@ const LONGEST_CLIENT: usize = 1024;
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     mqtt: Arc<Mqtt>,
     mut stream: S,
+    carried: Carried,
     peer: SocketAddr,
     mut ending: watch::Receiver<bool>,
 ) {
@@ -59,6 +61,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
         Ok(Some(read)) => read,
         Ok(None) => return,
         Err(refusal) => {
+            mqtt.measured().refused(refusal.reason.name());
             if let Some(version) = refusal.version {
                 refuse_connect(&mut stream, &encoder(version, u32::MAX), &refusal).await;
             }
@@ -74,6 +77,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let begun = match begin(&mqtt, connect, peer).await {
         Ok(begun) => begun,
         Err(refusal) => {
+            mqtt.measured().refused(refusal.reason.name());
             tracing::debug!(%peer, "refused: {}", refusal.why);
             refuse_connect(&mut stream, &encoder, &refusal).await;
             return;
@@ -82,9 +86,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     decoder.connected(encoder.version, mqtt.limits.packet_size());
     let mut out = Vec::new();
     encoder.accept(&mut out, &begun.accepted());
+    let _open = mqtt.measured().opened(encoder.version.name(), carried);
     let mut connection = Connection::new(mqtt, stream, decoder, encoder, out, begun);
     let ended = connection.run(rest, &mut ending).await;
     tracing::debug!(%peer, client = connection.client(), "ended: {ended}");
+    connection.mqtt.measured().ended(ended.name());
     connection.end(&ended).await;
 }
 
@@ -102,6 +108,7 @@ async fn refuse_connect<S: AsyncWrite + Unpin>(stream: &mut S, encoder: &Encoder
     // A client that does not read the answer has gone, or will be.
     let _ = timeout(TO_CONNECT, async {
         stream.write_all(&out).await?;
+        stream.flush().await?;
         stream.shutdown().await
     })
     .await;
@@ -338,6 +345,15 @@ async fn resume(
 }
 
 impl Ended {
+    /// The reason, for measurements.
+    fn name(&self) -> &'static str {
+        match self {
+            Ended::Disconnected { .. } => "disconnected",
+            Ended::Lost(_) => "lost",
+            Ended::Refused(refusal) => refusal.reason.name(),
+        }
+    }
+
     /// The client has said that its will is not to be published.
     pub(super) fn is_regular(&self) -> bool {
         matches!(self, Ended::Disconnected { has_will: false })

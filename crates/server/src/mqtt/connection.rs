@@ -113,6 +113,12 @@ enum Event {
     Ending,
 }
 
+/// Writes bytes, also those that a stream with a buffer of its own would keep.
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     pub(super) fn new(
         mqtt: Arc<Mqtt>,
@@ -230,12 +236,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.out.is_empty() {
             return Ok(());
         }
-        let written = timeout(self.mqtt.idle, self.stream.write_all(&self.out)).await;
+        let written = timeout(self.mqtt.idle, write(&mut self.stream, &self.out)).await;
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(Ended::Lost(error.to_string())),
             Err(_) => return Err(Ended::Lost("the client does not read".to_string())),
         }
+        let measured = self.mqtt.measured();
+        measured.sent_bytes.inc_by(self.out.len() as u64);
         if self.out.capacity() > SMALL {
             self.out = Vec::new();
         } else {
@@ -246,6 +254,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Takes what was read.
     async fn take(&mut self, mut data: &[u8]) -> Result<(), Ended> {
+        (self.mqtt.measured().received_bytes).inc_by(data.len() as u64);
         loop {
             let packet = match self.decoder.next(&mut data) {
                 Ok(Some(packet)) => packet,
@@ -386,6 +395,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.pending.is_empty() {
             return Ok(());
         }
+        let acknowledged = self.pending.iter().filter(|pending| pending.id > 0).count();
+        let measured = self.mqtt.measured();
+        measured.received(0, (self.pending.len() - acknowledged) as u64);
+        measured.received(1, acknowledged as u64);
         let (ids, all): (Vec<u16>, Vec<Outgoing>) = std::mem::take(&mut self.pending)
             .into_iter()
             .map(|pending| (pending.id, pending.outgoing))
@@ -423,7 +436,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.encoder.disconnect(&mut self.out, refusal);
         }
         // A client that does not read it does without it.
-        let _ = timeout(TO_LEAVE, self.stream.write_all(&self.out)).await;
+        let _ = timeout(TO_LEAVE, write(&mut self.stream, &self.out)).await;
         take_out(&self.mqtt, &self.session);
         let numbers: Vec<u32> = self.session.subscriptions.keys().copied().collect();
         for number in numbers {

@@ -13,6 +13,7 @@ use super::reason::Refusal;
 use super::router;
 use super::session::Unacknowledged;
 use super::source::Source;
+use crate::metrics::Dropped;
 
 /// The most publications that are sent at once, and about how many bytes.
 const MOST: usize = 256;
@@ -56,12 +57,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.write_record(Durability::Os).await?;
         }
         let clock = self.mqtt.clock();
+        let mqtt = self.mqtt.clone();
+        let mut sent = [0, 0];
         for (message, delivery) in batch {
             let is_sent = (self.encoder).publish(&mut self.out, &message, delivery, clock);
-            if !is_sent && delivery.qos > 0 {
-                // The client takes no packet of this size: as if it had acknowledged it.
-                self.session.acknowledge(delivery.id);
+            if !is_sent {
+                mqtt.measured().dropped(Dropped::TooLarge);
+                if delivery.qos > 0 {
+                    // The client takes no packet of this size: as if it had acknowledged it.
+                    self.session.acknowledge(delivery.id);
+                }
+            } else if let Some(sent) = sent.get_mut(usize::from(delivery.qos)) {
+                *sent += 1;
             }
+        }
+        for (qos, publications) in (0..).zip(sent) {
+            mqtt.measured().sent(qos, publications);
         }
         Ok(self.wakeup.has_some())
     }
@@ -164,7 +175,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let is_own = self.publisher.is_some() && message.meta.publisher == self.publisher;
         let qos = message.meta.qos.min(of.qos);
         let is_held = of.is_shared() && of.qos > 0;
-        let is_unwanted = message.is_over(clock) || (of.no_local && is_own);
+        let is_over = message.is_over(clock);
+        if is_over {
+            self.mqtt.measured().dropped(Dropped::Expired);
+        }
+        let is_unwanted = is_over || (of.no_local && is_own);
         if is_held && (qos == 0 || is_unwanted) {
             of.source.settle(message.seq);
         }

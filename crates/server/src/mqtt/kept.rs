@@ -315,14 +315,17 @@ impl Kept {
         Ok((found, None))
     }
 
-    /// Removes retained messages that have expired.
-    pub(super) fn sweep_retained(&self, clock: Clock) -> Result<(), Problem> {
+    /// Removes retained messages that have expired. Returns how many are left.
+    pub(super) fn sweep_retained(&self, clock: Clock) -> Result<u64, Problem> {
+        let mut left = 0;
         let mut batch = self.retained.batch();
         batch.durability(Durability::Os);
         for record in self.retained.scan(..) {
             let message = retained_message(record?.json())?;
             if message.is_over(clock) {
                 batch.delete(message.topic.as_str())?;
+            } else {
+                left += 1;
             }
             if batch.len() >= 1000 {
                 batch.commit()?;
@@ -330,7 +333,8 @@ impl Kept {
                 batch.durability(Durability::Os);
             }
         }
-        Ok(batch.commit()?)
+        batch.commit()?;
+        Ok(left)
     }
 }
 

@@ -22,6 +22,7 @@ mod subscribe;
 mod sweep;
 mod users;
 mod version;
+mod websocket;
 
-pub(crate) use served::{Served, start};
+pub(crate) use served::{Door, Served, start};
 pub use users::password_hash;

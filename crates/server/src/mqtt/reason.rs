@@ -36,6 +36,34 @@ impl Reason {
         self as u8
     }
 
+    /// Its name, for measurements.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Reason::Success | Reason::GrantedQos1 => "success",
+            Reason::NoSubscription => "no-subscription",
+            Reason::Unspecified => "unspecified",
+            Reason::MalformedPacket => "malformed-packet",
+            Reason::ProtocolError => "protocol-error",
+            Reason::Implementation => "implementation-specific",
+            Reason::UnsupportedVersion => "unsupported-version",
+            Reason::ClientNotValid => "client-not-valid",
+            Reason::BadUserOrPassword => "bad-user-or-password",
+            Reason::NotAuthorized => "not-authorized",
+            Reason::ServerBusy => "server-busy",
+            Reason::ShuttingDown => "shutting-down",
+            Reason::BadAuthenticationMethod => "bad-authentication-method",
+            Reason::KeepAliveTimeout => "keep-alive-timeout",
+            Reason::TakenOver => "taken-over",
+            Reason::TopicFilterInvalid => "topic-filter-invalid",
+            Reason::TopicNameInvalid => "topic-name-invalid",
+            Reason::ReceiveMaximumExceeded => "receive-maximum-exceeded",
+            Reason::TopicAliasInvalid => "topic-alias-invalid",
+            Reason::PacketTooLarge => "packet-too-large",
+            Reason::QuotaExceeded => "quota-exceeded",
+            Reason::QosNotSupported => "qos-not-supported",
+        }
+    }
+
     /// The return code of CONNACK in MQTT 3.1.1.
     pub(super) fn return_code(self) -> u8 {
         match self {

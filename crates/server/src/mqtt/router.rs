@@ -66,6 +66,11 @@ impl Router {
         self.filters.lock().remove(&levels, source);
     }
 
+    /// Visits the sources of all subscriptions.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(&Source)) {
+        self.filters.lock().all(visit);
+    }
+
     /// Offers a publication to all sources that it may match.
     pub(super) fn offer(&self, notification: Notification) {
         let filters = self.filters.lock();
@@ -83,6 +88,16 @@ impl Node {
             && self.any.is_none()
             && self.here.is_empty()
             && self.below.is_empty()
+    }
+
+    /// All sources. A node has at most as many below it as a filter has levels.
+    fn all(&self, visit: &mut dyn FnMut(&Source)) {
+        for source in self.here.iter().chain(&self.below) {
+            visit(source);
+        }
+        for node in self.levels.values().chain(self.any.as_deref()) {
+            node.all(visit);
+        }
     }
 
     /// The sources whose filter matches a topic.

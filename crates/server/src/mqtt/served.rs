@@ -1,25 +1,29 @@
-//! MQTT on an address: its connections, and the thread that follows the log for them.
+//! MQTT on its addresses: their connections, and the thread that follows the log for them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use axum::Router;
 use esker::Stop;
 use pubsub::{Follow, Subscription, TopicFilter};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::connect;
 use super::kept::Kept;
-use super::router::Router;
+use super::router;
 use super::session::Shares;
 use super::shared::Mqtt;
 use super::users::Users;
+use super::websocket;
 use crate::config::Config;
 use crate::http::Shared as App;
+use crate::metrics::Carried;
+use crate::tls::{Certificate, is_usual};
 
 /// How long connections may take to end once the server ends.
 const TO_END: Duration = Duration::from_secs(30);
@@ -27,45 +31,109 @@ const TO_END: Duration = Duration::from_secs(30);
 /// How long the thread that follows the log sleeps at most.
 const FOLLOW: Duration = Duration::from_secs(5);
 
-/// MQTT on an address.
+/// How often the certificate is looked at.
+const REFRESH: Duration = Duration::from_secs(5);
+
+/// How long is waited when no connection can be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener, with TLS if it has a certificate.
+pub(crate) struct Door {
+    listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
+}
+
+impl Door {
+    pub(crate) fn new(listener: TcpListener, certificate: Option<Certificate>) -> Door {
+        Door {
+            listener,
+            certificate: certificate.map(Arc::new),
+        }
+    }
+}
+
+/// An address of MQTT.
+struct Address {
+    of: SocketAddr,
+    is_encrypted: bool,
+}
+
+/// MQTT, while it is served.
 pub(crate) struct Served {
-    address: SocketAddr,
+    mqtt: Arc<Mqtt>,
+    addresses: Vec<Address>,
     end: watch::Sender<bool>,
-    accepting: JoinHandle<()>,
+    accepting: Vec<JoinHandle<()>>,
     sweeping: JoinHandle<()>,
     following: thread::JoinHandle<()>,
 }
 
 impl Mqtt {
-    async fn accept(self: Arc<Mqtt>, listener: TcpListener, ending: watch::Receiver<bool>) {
+    async fn accept(self: Arc<Mqtt>, door: Door, ending: watch::Receiver<bool>) {
         let mut ended = ending.clone();
+        let mut refresh = tokio::time::interval(REFRESH);
         loop {
             let accepted = tokio::select! {
                 _ = ended.wait_for(|ending| *ending) => break,
-                accepted = listener.accept() => accepted,
+                _ = refresh.tick(), if door.certificate.is_some() => {
+                    if let Some(certificate) = door.certificate.clone() {
+                        tokio::task::spawn_blocking(move || certificate.refresh());
+                    }
+                    continue;
+                }
+                accepted = door.listener.accept() => accepted,
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Of one connection, or of all while descriptors are short.
                     tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
             let Ok(slot) = self.connections.clone().try_acquire_owned() else {
+                self.measured().beyond.inc();
                 tracing::warn!(%peer, "refused: there are too many connections");
                 continue;
             };
             // Packets are small: waiting for more of them costs more than it saves.
             let _ = stream.set_nodelay(true);
             let (mqtt, ending) = (self.clone(), ending.clone());
+            let certificate = door.certificate.clone();
             tokio::spawn(async move {
-                connect::serve(mqtt, stream, peer, ending).await;
+                match certificate {
+                    None => connect::serve(mqtt, stream, Carried::Tcp, peer, ending).await,
+                    Some(certificate) => mqtt.encrypt(&certificate, stream, peer, ending).await,
+                }
                 drop(slot);
             });
         }
-        drop(listener);
+    }
+
+    /// Serves a connection over TLS.
+    async fn encrypt(
+        self: Arc<Mqtt>,
+        certificate: &Certificate,
+        stream: TcpStream,
+        peer: SocketAddr,
+        mut ending: watch::Receiver<bool>,
+    ) {
+        let handshake = timeout(self.idle, certificate.acceptor().accept(stream));
+        let done = tokio::select! {
+            _ = ending.wait_for(|ending| *ending) => return,
+            done = handshake => done,
+        };
+        match done {
+            Ok(Ok(stream)) => connect::serve(self, stream, Carried::Tls, peer, ending).await,
+            Ok(Err(error)) if is_usual(&error) => tracing::debug!(%peer, "no TLS: {error}"),
+            Ok(Err(error)) => tracing::info!(%peer, "no TLS: {error}"),
+            Err(_) => tracing::debug!(%peer, "the handshake took too long"),
+        }
+    }
+
+    /// Waits until all connections have ended.
+    async fn all_ended(&self) {
         let all = u32::try_from(self.app.limits.connections).unwrap_or(u32::MAX);
         let ended = timeout(TO_END, self.connections.acquire_many(all)).await;
         if ended.is_err() {
@@ -96,16 +164,20 @@ fn follow(mqtt: &Mqtt, mut follow: Follow) {
     }
 }
 
-/// Serves MQTT if the settings say so.
+/// Serves MQTT at these listeners.
 ///
 /// # Errors
 /// A sentence.
-pub(crate) async fn start(
-    app: &App,
-    config: &Config,
-    listener: TcpListener,
-) -> Result<Served, String> {
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
+pub(crate) async fn start(app: &App, config: &Config, doors: Vec<Door>) -> Result<Served, String> {
+    let address = |door: &Door| {
+        let of = door.listener.local_addr();
+        of.map(|of| Address {
+            of,
+            is_encrypted: door.certificate.is_some(),
+        })
+    };
+    let addresses: Result<Vec<Address>, _> = doors.iter().map(address).collect();
+    let addresses = addresses.map_err(|error| error.to_string())?;
     let users = Users::new(&config.users, config.needs_user())?;
     let (limits, idle) = (config.mqtt_limits.clone(), config.limits.idle);
     let connections = config.limits.connections.min(Semaphore::MAX_PERMITS);
@@ -117,7 +189,7 @@ pub(crate) async fn start(
             kept: Kept::open(handle.db().clone())?,
             broker: broker.clone(),
             app: shared,
-            router: Router::default(),
+            router: router::Router::default(),
             shares: Shares::default(),
             sessions: Arc::default(),
             users,
@@ -134,6 +206,8 @@ pub(crate) async fn start(
     let (mqtt, followed) = opened
         .await
         .map_err(|problem| problem.detail().to_string())?;
+    let sampled = Arc::downgrade(&mqtt);
+    (mqtt.measured()).sample_with(Box::new(move || Some(sampled.upgrade()?.sampled())));
     let (end, ending) = watch::channel(false);
     let of_thread = mqtt.clone();
     let following = thread::Builder::new()
@@ -141,9 +215,11 @@ pub(crate) async fn start(
         .spawn(move || follow(&of_thread, followed))
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let sweeping = tokio::spawn(mqtt.clone().sweep(ending.clone()));
-    let accepting = tokio::spawn(mqtt.accept(listener, ending));
+    let accept = |door| tokio::spawn(mqtt.clone().accept(door, ending.clone()));
+    let accepting = doors.into_iter().map(accept).collect();
     Ok(Served {
-        address,
+        mqtt,
+        addresses,
         end,
         accepting,
         sweeping,
@@ -152,8 +228,15 @@ pub(crate) async fn start(
 }
 
 impl Served {
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn address(&self, is_encrypted: bool) -> Option<SocketAddr> {
+        let mut addresses = self.addresses.iter();
+        let found = addresses.find(|address| address.is_encrypted == is_encrypted);
+        found.map(|address| address.of)
+    }
+
+    /// The routes of HTTP by which MQTT is a WebSocket.
+    pub(crate) fn routes(&self) -> Router {
+        websocket::routes(self.mqtt.clone(), self.end.subscribe())
     }
 
     /// Accepts nothing more, and ends the connections. The thread that follows the log ends when
@@ -161,7 +244,10 @@ impl Served {
     pub(crate) async fn stop(self) -> Ended {
         // Those who listen have ended otherwise.
         let _ = self.end.send(true);
-        let _ = self.accepting.await;
+        for accepting in self.accepting {
+            let _ = accepting.await;
+        }
+        self.mqtt.all_ended().await;
         let _ = self.sweeping.await;
         Ended(self.following)
     }

@@ -16,6 +16,7 @@ use super::users::Users;
 use super::{filter, kept, source};
 use crate::config::MqttLimits;
 use crate::http::Shared as App;
+use crate::metrics;
 use crate::problem::Problem;
 
 /// How often a call is made again while the store has too much to do, and how long it waits before.
@@ -55,6 +56,20 @@ impl Mqtt {
             }
         }
         Err(Problem::busy("too many requests wait for the store", 1))
+    }
+
+    pub(super) fn measured(&self) -> &metrics::Mqtt {
+        &self.app.metrics.mqtt
+    }
+
+    /// What is looked up when measurements are asked for.
+    pub(super) fn sampled(&self) -> metrics::Sampled {
+        let mut sampled = metrics::Sampled {
+            sessions: self.sessions.len() as u64,
+            ..metrics::Sampled::default()
+        };
+        self.router.each(&mut |source| source.sample(&mut sampled));
+        sampled
     }
 
     pub(super) fn clock(&self) -> Clock {

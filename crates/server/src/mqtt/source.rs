@@ -14,6 +14,7 @@ use pubsub::{Broker, Notification, Subscription, Time};
 use tokio::sync::Notify;
 
 use super::message::{Message, Shared};
+use crate::metrics::Sampled;
 
 /// The most publications in a queue, and in a page.
 const MOST: usize = 256;
@@ -338,6 +339,15 @@ impl Source {
     pub(super) fn sent(&self) -> Seq {
         let state = self.state.lock();
         state.position.max(state.sent)
+    }
+
+    /// Adds this source to what is measured.
+    pub(super) fn sample(&self, sampled: &mut Sampled) {
+        let state = self.state.lock();
+        sampled.subscriptions += 1;
+        sampled.behind += u64::from(state.is_behind);
+        sampled.queued += (state.queue.len() + state.returned.len()) as u64;
+        sampled.queued_bytes += state.bytes as u64;
     }
 
     /// A member can take nothing more for now, or again. Another one is woken.

@@ -71,13 +71,16 @@ impl Mqtt {
                     }
                 }
             }
-            rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(SWEEP_RETAINED)
-                && let Err(problem) =
-                    (self.call(|mqtt| mqtt.kept.sweep_retained(mqtt.clock()))).await
-            {
-                tracing::warn!("retained messages cannot be removed: {}", problem.detail());
+            if rounds.is_multiple_of(SWEEP_RETAINED) {
+                match (self.call(|mqtt| mqtt.kept.sweep_retained(mqtt.clock()))).await {
+                    Ok(left) => self.measured().retained(left),
+                    Err(problem) => {
+                        let why = problem.detail();
+                        tracing::warn!("retained messages cannot be removed: {why}");
+                    }
+                }
             }
+            rounds = rounds.wrapping_add(1);
         }
     }
 }

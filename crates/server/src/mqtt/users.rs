@@ -49,6 +49,11 @@ impl Users {
         })
     }
 
+    /// False if everyone may do everything.
+    pub(super) fn is_needed(&self) -> bool {
+        self.is_protected
+    }
+
     /// The caller with this user and password. Takes as long as argon2 is meant to take. A token
     /// of the settings is a password, too, of any user.
     ///

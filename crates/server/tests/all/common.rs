@@ -56,6 +56,17 @@ impl Served {
         server.mqtt_address().unwrap()
     }
 
+    /// Where MQTT is served over TLS.
+    pub(crate) fn mqtt_tls(&self) -> std::net::SocketAddr {
+        let server = self.server.as_ref().unwrap();
+        server.mqtt_tls_address().unwrap()
+    }
+
+    /// Where HTTP is served.
+    pub(crate) fn http(&self) -> std::net::SocketAddr {
+        self.server.as_ref().unwrap().address()
+    }
+
     /// Sends a request with headers and a body.
     pub(crate) fn send(&self, ask: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let (method, path) = ask.split_once(' ').unwrap();

@@ -4,10 +4,12 @@ mod basics;
 mod clients;
 mod kills;
 mod malformed;
+mod measured;
 mod retained;
 mod rights;
 mod sessions;
 mod shared;
+mod transports;
 mod wills;
 
 use std::io::{ErrorKind, Read, Write};
@@ -40,9 +42,39 @@ pub(super) fn served() -> Served {
     Served::with(config())
 }
 
+/// What carries packets.
+pub(super) trait Wire: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Wire for S {}
+
+/// A connection whose reads wait for a moment only.
+pub(super) fn connected(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    stream
+}
+
+/// Reads until the connection has ended.
+pub(super) fn read_to_end(stream: &mut dyn Wire, all: &mut Vec<u8>) {
+    let until = Instant::now() + PATIENCE;
+    let mut buffer = [0; 4096];
+    loop {
+        assert!(Instant::now() < until, "the connection does not end");
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(len) => all.extend_from_slice(&buffer[..len]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// A client of MQTT 5 that does what a test says, and nothing else.
 pub(super) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     input: BytesMut,
     id: u16,
 }
@@ -80,11 +112,10 @@ impl Options {
 
 impl Client {
     pub(super) fn raw(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .unwrap();
+        Client::over(Box::new(connected(address)))
+    }
+
+    pub(super) fn over(stream: Box<dyn Wire>) -> Client {
         Client {
             stream,
             input: BytesMut::new(),
@@ -94,7 +125,11 @@ impl Client {
 
     /// Connects, and says what the server answers.
     pub(super) fn try_open(address: SocketAddr, options: Options) -> (Client, ConnAck) {
-        let mut client = Client::raw(address);
+        Client::try_over(Box::new(connected(address)), options)
+    }
+
+    pub(super) fn try_over(stream: Box<dyn Wire>, options: Options) -> (Client, ConnAck) {
+        let mut client = Client::over(stream);
         let connect = Connect {
             keep_alive: options.keep_alive,
             client_id: options.client,
@@ -124,6 +159,7 @@ impl Client {
 
     pub(super) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+        self.stream.flush().unwrap();
     }
 
     pub(super) fn send(&mut self, packet: &Packet) {
@@ -306,6 +342,27 @@ impl Client {
             answer.is_none_or(|answer| answer == PubAckReason::Success),
             "{answer:?}"
         );
+    }
+
+    /// Publishes with QoS 1, without waiting for the answer.
+    pub(super) fn publish_later(&mut self, topic: &str, payload: &str) {
+        let mut publish = Publish::new(topic, QoS::AtLeastOnce, payload.to_string(), None);
+        publish.pkid = self.next_id();
+        self.send(&Packet::Publish(publish));
+    }
+
+    /// The next publication; an answer to one of its own may come before.
+    pub(super) fn receive_behind_answer(&mut self) -> (String, String) {
+        loop {
+            match self.next() {
+                Packet::PubAck(_) => {}
+                Packet::Publish(publish) => {
+                    self.acknowledge(publish.pkid);
+                    return (topic(&publish), payload(&publish));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     pub(super) fn publish(&mut self, topic: &str, payload: &str) {

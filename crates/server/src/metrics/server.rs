@@ -1,4 +1,4 @@
-//! What the server measures, in Prometheus' text form: its requests as they are answered, and the
+//! What the server measures beside MQTT: its requests as they are answered, and the
 //! store's own counters when they are asked for.
 
 use std::fmt;
@@ -13,6 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use super::mqtt::Mqtt;
 
 /// The bounds of the buckets of answers' times, in seconds.
 const SECONDS: [f64; 14] = [
@@ -44,6 +46,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     /// Connections that were refused, because there were too many.
     pub(crate) refused: Counter,
+    pub(crate) mqtt: Mqtt,
 }
 
 fn histogram() -> Histogram {
@@ -77,8 +80,11 @@ impl Default for Metrics {
             "Connections refused because there were too many",
             refused.clone(),
         );
+        let mqtt = Mqtt::default();
+        mqtt.register(&mut registry);
         Metrics {
             registry,
+            mqtt,
             requests,
             seconds,
             connections,
@@ -133,6 +139,7 @@ impl Metrics {
     /// If it cannot be written.
     pub(crate) fn text(&self, store: &StoreStats, calls: Calls) -> Result<String, fmt::Error> {
         let mut all = String::new();
+        self.mqtt.refresh();
         text::encode_registry(&mut all, &self.registry)?;
         text::encode(&mut all, &of_store(store, calls))?;
         Ok(all)
