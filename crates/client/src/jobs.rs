@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker::{Error, KeyType, Result};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::problem::Problem;
@@ -101,7 +101,7 @@ impl Client {
                 && progress(done, total).is_break()
             {
                 is_stopped = true;
-                self.delete(&at)?;
+                job = self.post(&format!("{at}/cancel"), &json!({}))?;
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::{DatasetDef, Result};
 use parking_lot::{Condvar, Mutex};
@@ -61,13 +61,14 @@ impl Renewed {
     /// Renews all until there are none.
     fn run(&self, client: &Client) {
         let mut held = self.held.lock();
+        let mut due = Instant::now() + RENEWAL;
         loop {
             if held.ids.is_empty() {
                 held.has_thread = false;
                 return;
             }
-            let is_changed = !self.changed.wait_for(&mut held, RENEWAL).timed_out();
-            if is_changed {
+            // Moments that go while it waits do not put off the others.
+            if !self.changed.wait_until(&mut held, due).timed_out() {
                 continue;
             }
             let ids: Vec<String> = held.ids.iter().cloned().collect();
@@ -77,6 +78,7 @@ impl Renewed {
                 let _ = client.put(&path(&id), &json!({}));
             }
             held = self.held.lock();
+            due = Instant::now() + RENEWAL;
         }
     }
 }
