@@ -155,6 +155,12 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         self.handle.name()
     }
 
+    /// A number that no other dataset of its store has or had. It stays when the dataset is
+    /// [renamed](crate::Database::rename_dataset).
+    pub fn number(&self) -> u64 {
+        self.handle.state.data.into()
+    }
+
     /// Its definition. It does not contain an index that is still being built.
     pub fn def(&self) -> DatasetDef {
         self.handle.layout().stored.def()

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use esker::Key;
 use esker::schema::DefinitionDocument;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -116,7 +117,13 @@ pub(super) async fn drop(
     Segments(name): Segments<String>,
 ) -> Result<StatusCode, Problem> {
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, "drop dataset");
-    let dropped = (app.engine).run(move |handle| Ok(handle.store().drop_dataset(&name)?));
+    let shared = app.clone();
+    let dropped = app.engine.run(move |handle| {
+        let number = handle.db().dataset::<Key>(&name)?.number();
+        handle.store().drop_dataset(&name)?;
+        shared.live.consumers.dropped(number);
+        Ok(())
+    });
     dropped.await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -14,7 +14,7 @@ use esker_client::wire::{self, End, FRAMES, FeedFrom, Poll};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use utoipa::ToSchema;
 
 use super::app::Shared;
@@ -23,6 +23,7 @@ use super::extract::{Reads, Segments, Writes};
 use super::rows;
 use super::stream::streamed;
 use crate::access::Caller;
+use crate::live::STEP_TIME;
 use crate::problem::Problem;
 
 /// The longest wait for a change.
@@ -41,9 +42,10 @@ struct Reading {
 }
 
 impl Reading {
-    /// Adds the changes that there are.
+    /// Adds the changes that there are, for as long as a step may take.
     fn drain(mut self) -> Result<Reading, Problem> {
-        while self.out.len() < ANSWER_BYTES {
+        let until = Instant::now() + STEP_TIME;
+        while self.out.len() < ANSWER_BYTES && (self.found == 0 || Instant::now() < until) {
             let Some(change) = self.changes.next()? else {
                 break;
             };
@@ -113,6 +115,8 @@ pub(super) async fn poll(
     let handle = app.engine.handle(&ends.stop());
     let woken = Arc::new(Notify::new());
     let wakes = woken.clone();
+    let mut ended = app.live.ended();
+    let turn = app.live.turn().await;
     let opened = app.engine.step(move || {
         let mut changes: Changes = handle.db().dataset::<Key>(&name)?.changes(from)?;
         if poll.with_old {
@@ -128,7 +132,14 @@ pub(super) async fn poll(
         reading.drain()
     });
     let mut reading = opened.await?;
-    while reading.found == 0 && timeout_at(until, woken.notified()).await.is_ok() {
+    drop(turn);
+    while reading.found == 0 {
+        tokio::select! {
+            () = woken.notified() => {}
+            () = sleep_until(until) => break,
+            _ = ended.wait_for(|ended| *ended) => break,
+        }
+        let _turn = app.live.turn().await;
         reading = app.engine.step(move || reading.drain()).await?;
     }
     let position = reading.changes.position().to_string();
@@ -176,8 +187,10 @@ pub(super) async fn consume(
 ) -> Result<Json<Consumed>, Problem> {
     let from = asked.from.map(|from| from.read());
     let from: Option<ChangesFrom> = from.transpose().map_err(Problem::bad_request)?;
+    let shared = app.clone();
     let consumed = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&name)?;
+        shared.live.consumers.take_over(&dataset, &asked.consumer);
         let consumer = dataset.consume(&asked.consumer, from, asked.keep)?;
         Ok(Consumed {
             position: consumer.position().to_string(),
@@ -241,12 +254,10 @@ pub(super) async fn forget(
     _: Writes,
     Segments((name, consumer)): Segments<(String, String)>,
 ) -> Result<StatusCode, Problem> {
+    let shared = app.clone();
     let forgotten = app.engine.run(move |handle| {
-        if handle.dataset(&name)?.release_changes(&consumer)? {
-            return Ok(());
-        }
-        let detail = format!("no consumer `{consumer}` of dataset `{name}`");
-        Err(Problem::new(StatusCode::NOT_FOUND, "no-consumer", detail))
+        let dataset = handle.db().dataset::<Key>(&name)?;
+        shared.live.consumers.forget(&dataset, &consumer)
     });
     forgotten.await?;
     Ok(StatusCode::NO_CONTENT)

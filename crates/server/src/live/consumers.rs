@@ -33,8 +33,8 @@ pub(crate) struct Joining {
     pub(crate) received: Option<Position>,
 }
 
-/// Dataset and name of a consumer.
-type Name = (String, String);
+/// The number of a dataset, which stays when it is renamed, and the name of a consumer.
+type Name = (u64, String);
 
 /// The consumers by their names.
 #[derive(Default)]
@@ -44,7 +44,8 @@ pub(crate) struct Consumers {
 
 impl Consumers {
     fn group(&self, name: &Name) -> Option<Arc<Group>> {
-        self.groups.lock().get(name).cloned()
+        let group = self.groups.lock().get(name).cloned();
+        group.filter(|group| !group.has_ended())
     }
 
     /// Adds a connection to a consumer. Calls the store.
@@ -53,7 +54,7 @@ impl Consumers {
     /// 409 if another process uses the consumer, or the connections that share it read something
     /// else; 410 if the store does not keep its changes any more; any error of the store.
     pub(crate) fn join(&self, dataset: &Dataset<Key>, joining: Joining) -> Result<Worker, Problem> {
-        let name = (dataset.name(), joining.name.clone());
+        let name = (dataset.number(), joining.name.clone());
         let reads = Reads {
             condition: joining.condition.clone(),
             with_old: joining.with_old,
@@ -98,12 +99,11 @@ impl Consumers {
         name: &str,
         received: &[Position],
     ) -> Result<(usize, Position), Problem> {
-        let key = (dataset.name(), name.to_string());
-        if let Some(group) = self.group(&key) {
+        if let Some(group) = self.group(&(dataset.number(), name.to_string())) {
             return group.acknowledge(received);
         }
         let known = dataset.change_consumer(name)?;
-        let known = known.ok_or_else(|| unknown(name, &key.0))?;
+        let known = known.ok_or_else(|| unknown(name, &dataset.name()))?;
         // What it has read already may be acknowledged once more.
         if received.iter().all(|one| one.seq <= known.position.seq) {
             return Ok((0, known.position));
@@ -119,22 +119,47 @@ impl Consumers {
     /// # Errors
     /// 404; any error of the store.
     pub(crate) fn forget(&self, dataset: &Dataset<Key>, name: &str) -> Result<(), Problem> {
-        let key = (dataset.name(), name.to_string());
-        let group = self.groups.lock().remove(&key);
-        if let Some(group) = group {
-            let detail = format!("consumer `{name}` was forgotten");
-            let forgotten = Problem::new(StatusCode::GONE, "forgotten", detail);
-            group.end(Some(forgotten));
-        }
+        let detail = format!("consumer `{name}` was forgotten");
+        self.end(
+            dataset,
+            name,
+            Problem::new(StatusCode::GONE, "forgotten", detail),
+        );
         if dataset.release_changes(name)? {
             return Ok(());
         }
-        Err(unknown(name, &key.0))
+        Err(unknown(name, &dataset.name()))
+    }
+
+    /// Ends the connections of a consumer: a client that has its position by itself uses it now.
+    pub(crate) fn take_over(&self, dataset: &Dataset<Key>, name: &str) {
+        self.end(dataset, name, taken_over(name));
+    }
+
+    fn end(&self, dataset: &Dataset<Key>, name: &str, why: Problem) {
+        let key = (dataset.number(), name.to_string());
+        let group = self.groups.lock().remove(&key);
+        if let Some(group) = group {
+            group.end(Some(why));
+        }
+    }
+
+    /// Ends the connections of all consumers of a dataset that was dropped.
+    pub(crate) fn dropped(&self, number: u64) {
+        let of_dataset = |name: &Name, _: &mut Arc<Group>| name.0 == number;
+        let gone: Vec<Arc<Group>> = {
+            let mut groups = self.groups.lock();
+            let gone = groups.extract_if(of_dataset);
+            gone.map(|(_, group)| group).collect()
+        };
+        for group in gone {
+            group.end(None);
+        }
     }
 
     /// What a consumer of a dataset does.
-    pub(crate) fn activity(&self, dataset: &str, name: &str) -> Activity {
-        let group = self.group(&(dataset.to_string(), name.to_string()));
+    pub(crate) fn activity(&self, dataset: &Dataset<Key>, name: &str) -> Activity {
+        let group = self.group(&(dataset.number(), name.to_string()));
         group.map_or_else(Activity::default, |group| group.activity())
     }
 }

@@ -16,7 +16,7 @@ use esker::changes::{Listening, Signal, Wake};
 use esker::{ChangesFrom, Dataset, Error, Expr, Key, Position, Seq};
 use parking_lot::{Condvar, Mutex};
 
-use super::source::{Event, Feed, Found, Next, STEP_TIME, Source, Step};
+use super::source::{Event, Feed, Found, Next, STEP_TIME, Source, Step, renamed};
 use crate::problem::Problem;
 
 /// Changes that may be outstanding; then sending waits for acknowledgements.
@@ -42,6 +42,8 @@ pub(super) struct Reads {
 /// A consumer with its workers.
 pub(crate) struct Group {
     dataset: Dataset<Key>,
+    /// Its name when the group began: by it was decided who may read.
+    dataset_name: String,
     name: String,
     keep: u64,
     reads: Reads,
@@ -127,6 +129,7 @@ impl Group {
         begin: Position,
     ) -> Group {
         Group {
+            dataset_name: dataset.name(),
             dataset,
             name,
             keep,
@@ -153,7 +156,11 @@ impl Group {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state.lock().has_ended
+        self.is_renamed() || self.state.lock().has_ended
+    }
+
+    fn is_renamed(&self) -> bool {
+        self.dataset.name() != self.dataset_name
     }
 
     pub(super) fn has_workers(&self) -> bool {
@@ -269,6 +276,9 @@ impl Group {
 
     /// The problem that ends the workers, if they are to end.
     fn ending(&self) -> Option<Next> {
+        if self.is_renamed() {
+            self.end(Some(renamed(&self.dataset_name).into()));
+        }
         let state = self.state.lock();
         let why = state.why.clone();
         state.has_ended.then(|| why.map_or(Next::End, Next::Fail))
@@ -344,7 +354,11 @@ impl Group {
         if self.reads.with_old {
             changes = changes.with_old()?;
         }
-        Ok(Feed::new(changes, self.reads.condition.as_ref()))
+        Ok(Feed::new(
+            &self.dataset,
+            changes,
+            self.reads.condition.as_ref(),
+        ))
     }
 
     /// Puts the feed back, after a worker got these changes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker::changes::{Listening, Wake};
-use esker::{Change, ChangeKind, Changes, Error, Expr, Key, KeyType, Record, Value};
+use esker::{Change, ChangeKind, Changes, Dataset, Error, Expr, Key, KeyType, Record, Value};
 use esker_model::condition::Filter;
 
 use crate::problem::Problem;
@@ -94,28 +94,48 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// The changes of a dataset that match a condition.
+/// The error of reads of a dataset by a name that it no longer has.
+pub(super) fn renamed(name: &str) -> Error {
+    Error::UnknownDataset {
+        name: name.to_string(),
+        meant: None,
+    }
+}
+
+/// The changes of a dataset that match a condition. They end when the dataset gets another name:
+/// who may read them is decided by its name.
 pub(crate) struct Feed {
     pub(crate) changes: Changes<Key>,
     filter: Option<Filter>,
+    dataset: Dataset<Key>,
+    name: String,
 }
 
 impl Feed {
     /// A change passes if the record that it stores meets the condition. In a feed with old records
     /// it passes, too, if the record that it replaced or deleted met it (as in
     /// [`pubsub::Watch`]).
-    pub(crate) fn new(changes: Changes<Key>, condition: Option<&Expr>) -> Feed {
+    pub(crate) fn new(
+        dataset: &Dataset<Key>,
+        changes: Changes<Key>,
+        condition: Option<&Expr>,
+    ) -> Feed {
         Feed {
             changes,
             filter: condition.map(Filter::new),
+            dataset: dataset.clone(),
+            name: dataset.name(),
         }
     }
 
     /// The next change that matches, if one is found before `until`.
     ///
     /// # Errors
-    /// Those of reading changes.
+    /// [`Error::UnknownDataset`] if the dataset has another name now; those of reading changes.
     pub(crate) fn next(&mut self, until: Instant) -> Result<Found, Error> {
+        if self.dataset.name() != self.name {
+            return Err(renamed(&self.name));
+        }
         while let Some(change) = self.changes.next()? {
             if self.matches(&change) {
                 return Ok(Found::Change(Box::new(change)));

@@ -414,6 +414,68 @@ fn workers_share_the_changes_of_a_consumer() {
 }
 
 #[test]
+fn a_stream_ends_when_its_dataset_has_another_name() {
+    let served = served();
+    put(&served, 1, 1);
+    let consumer = format!("{CHANGES}?consumer=work&deadline=1h&from=oldest");
+    let mut worker = Events::after(&served, &consumer, None);
+    assert_eq!(worker.next().unwrap().data["key"], 1);
+    let mut plain = Events::after(&served, CHANGES, None);
+    plain.begin();
+    let renamed = served.json("POST /v1/datasets/visits/rename", &json!({"to": "secret"}));
+    assert_eq!(renamed.status, 204);
+    served.create("visits", json!({"key": "id:int"}));
+    let secret = served.send("PUT /v1/datasets/secret/records/2", &[], br#"{"id": 2}"#);
+    assert_eq!(secret.status, 201);
+    for stream in [&mut worker, &mut plain] {
+        let last = stream.next().unwrap();
+        assert_eq!(
+            (last.event.as_str(), &last.data["type"]),
+            ("error", &json!("unknown-dataset"))
+        );
+    }
+    // The consumer of this name is another one.
+    let mut other = Events::after(&served, &consumer, None);
+    put(&served, 3, 3);
+    assert_eq!(other.next().unwrap().data["key"], 3);
+    let known = served.ask("GET /v1/datasets/secret/consumers").value();
+    assert_eq!(known["consumers"][0]["connections"], 0);
+}
+
+#[test]
+fn a_dataset_that_is_made_anew_has_consumers_of_its_own() {
+    let served = served();
+    put(&served, 1, 1);
+    let consumer = format!("{CHANGES}?consumer=work&deadline=1h&from=oldest");
+    let mut worker = Events::after(&served, &consumer, None);
+    assert_eq!(worker.next().unwrap().data["key"], 1);
+    drop(worker);
+    assert_eq!(served.ask("DELETE /v1/datasets/visits").status, 204);
+    served.create("visits", json!({"key": "id:int"}));
+    put(&served, 2, 2);
+    let mut other = Events::after(&served, &consumer, None);
+    assert_eq!(other.status, 200);
+    assert_eq!(other.next().unwrap().data["key"], 2);
+}
+
+#[test]
+fn a_consumer_that_a_polling_client_forgets_stays_forgotten() {
+    let served = served();
+    put(&served, 1, 1);
+    let mut worker = Events::after(
+        &served,
+        &format!("{CHANGES}?consumer=work&from=oldest"),
+        None,
+    );
+    let first = worker.next().unwrap();
+    let forgotten = served.ask("DELETE /v1/datasets/visits/feed/consumers/work");
+    assert_eq!(forgotten.status, 204);
+    assert_eq!(acknowledge(&served, "work", &json!(id(&first))).status, 404);
+    let known = served.ask("GET /v1/datasets/visits/consumers").value();
+    assert_eq!(known["consumers"], json!([]));
+}
+
+#[test]
 fn what_a_dead_worker_has_not_acknowledged_is_sent_to_another() {
     let served = served();
     let path = format!("{CHANGES}?consumer=work&deadline=2s");
@@ -586,8 +648,19 @@ fn the_end_of_the_server_ends_streams_at_once() {
     idle.begin();
     let mut topic = Events::after(&served, "/v1/topics/traffic/subscribe", None);
     topic.begin();
+    let url = served.url("/v1/datasets/visits/feed");
+    let poll = std::thread::spawn(move || {
+        let asked = r#"{"from": "now", "wait_ms": 30000}"#;
+        let post = ureq::post(url).content_type("application/json");
+        post.send(asked).unwrap().status().as_u16()
+    });
+    wait_until("it waits", || {
+        let metrics = served.ask("GET /metrics").text();
+        metrics.contains("esker_http_connections 4")
+    });
     let begun = Instant::now();
     let _dir = served.stop();
+    assert_eq!(poll.join().unwrap(), 200);
     // Requests that run have 30 s.
     assert!(
         begun.elapsed() < Duration::from_secs(25),

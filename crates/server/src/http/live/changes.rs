@@ -165,7 +165,7 @@ pub(super) fn feed(
             _ => error.into(),
         })?;
     }
-    Ok(Feed::new(changes, condition))
+    Ok(Feed::new(&dataset, changes, condition))
 }
 
 /// The changes of a dataset.

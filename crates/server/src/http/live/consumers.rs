@@ -56,13 +56,13 @@ pub(in super::super) async fn list(
 ) -> Result<Json<ConsumerList>, Problem> {
     let shared = app.clone();
     let listed = app.engine.run(move |handle| {
-        handle.dataset(&dataset)?;
+        let of = handle.db().dataset::<Key>(&dataset)?;
         let mut consumers = Vec::new();
         for known in handle.db().change_consumers()? {
             if known.dataset.as_deref() != Some(&dataset) {
                 continue;
             }
-            let activity = shared.live.consumers.activity(&dataset, &known.name);
+            let activity = shared.live.consumers.activity(&of, &known.name);
             consumers.push(Consumer {
                 name: known.name,
                 position: known.position.to_string(),
