@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::gets::Gets;
 use crate::pages::Moment;
 use crate::problem::Problem;
 
@@ -35,6 +36,7 @@ pub(crate) struct Engine {
     folder: PathBuf,
     /// Opened when it is first used: a store without publications has no trees for them.
     broker: Mutex<Option<Arc<Broker>>>,
+    gets: Gets,
     threads: Arc<Semaphore>,
     searches: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -120,6 +122,7 @@ impl Engine {
             db,
             folder: folder.to_path_buf(),
             broker: Mutex::new(None),
+            gets: Gets::default(),
             threads: Arc::new(Semaphore::new(THREADS)),
             searches: Arc::new(Semaphore::new(SEARCHES)),
             waiting: AtomicUsize::new(0),
@@ -144,10 +147,10 @@ impl Engine {
 
     /// A handle whose calls end with `stop`.
     pub(crate) fn handle(&self, stop: &Stop) -> Handle {
-        let store = Embedded::new(self.db.with_stop(stop));
+        let db = self.db.with_stop(stop);
         Handle {
-            db: self.db.with_stop(stop),
-            store,
+            store: Embedded::new(db.clone()),
+            db,
             stop: stop.clone(),
         }
     }
@@ -179,6 +182,19 @@ impl Engine {
         self.step(move || call(&handle)).await
     }
 
+    /// As [`Engine::run`], for a call that reads a record.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(crate) async fn get<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Handle) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let request = self.request();
+        let handle = self.handle(&request.0);
+        self.gets.run(move || call(&handle)).await
+    }
+
     /// As [`Engine::run`], for a call that may read much.
     ///
     /// # Errors
@@ -189,8 +205,25 @@ impl Engine {
     ) -> Result<T, Problem> {
         let request = self.request();
         let handle = self.handle(&request.0);
-        let _search = self.wait(&self.searches).await?;
-        self.step(move || call(&handle)).await
+        self.search_step(move || call(&handle)).await
+    }
+
+    /// As [`Engine::step`], for a call that may read much.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub(crate) async fn search_step<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let search = self.wait(&self.searches).await?;
+        let step = self.step(move || {
+            let done = call();
+            // Not before the call has ended, even if its client has gone.
+            drop(search);
+            done
+        });
+        step.await
     }
 
     /// Runs a call on a thread of the pool.
@@ -274,12 +307,13 @@ impl Engine {
 
     /// The calls that wait for a thread.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::Relaxed) + self.gets.waiting()
     }
 
     /// The calls that run.
     pub(crate) fn running(&self) -> usize {
-        THREADS.saturating_sub(self.threads.available_permits())
+        let busy = THREADS.saturating_sub(self.threads.available_permits());
+        busy + self.gets.running()
     }
 
     /// Closes the store: everything that was written is durable then. Later calls fail.

@@ -10,6 +10,7 @@ mod config;
 mod connections;
 mod dashboard;
 mod engine;
+mod gets;
 mod http;
 mod jobs;
 mod live;

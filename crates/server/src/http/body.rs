@@ -6,11 +6,13 @@
 //! counts as long as its handler has it.
 
 use std::io;
+use std::time::Duration;
 
 use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
+use axum::body::HttpBody as _;
 use axum::body::{Body as HttpBody, Bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -21,6 +23,7 @@ use serde_json::error::Category;
 use tokio::io::BufReader;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::{ReaderStream, StreamReader};
+use tower_http::timeout::TimeoutBody;
 
 use super::app::Shared;
 use crate::problem::Problem;
@@ -126,8 +129,13 @@ fn is_json(headers: &HeaderMap) -> bool {
     lower == "application/json" || (lower.starts_with("application/") && lower.ends_with("+json"))
 }
 
-/// Decodes the body of a request, by its `Content-Encoding`.
-pub(super) async fn decode(mut request: Request, next: Next) -> Response {
+/// Limits the time between parts of the body of a request, and decodes it by its
+/// `Content-Encoding`.
+pub(super) async fn decode(State(idle): State<Duration>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let mut request = request.map(|body| HttpBody::new(TimeoutBody::new(idle, body)));
     let coding = request.headers().get(header::CONTENT_ENCODING);
     let Some(coding) = coding.map(|of| of.to_str().unwrap_or_default().to_ascii_lowercase()) else {
         return next.run(request).await;

@@ -171,7 +171,7 @@ pub(super) async fn read(
             let most = app.limits.rows;
             let steps = app
                 .engine
-                .step(move || answer(moment(&handle)?, read, most));
+                .search_step(move || answer(moment(&handle)?, read, most));
             let steps = steps.await?;
             streamed(app, ends, steps, FRAMES).await
         }

@@ -57,15 +57,22 @@ pub(super) async fn get(
     Params(at): Params<At>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let record = app.engine.run(move |handle| match &at.snapshot {
-        Some(_) => found(
-            &handle.moment(&dataset, at.snapshot.as_deref())?,
-            &dataset,
-            &key,
-        ),
-        None => found(&*handle.dataset(&dataset)?, &dataset, &key),
-    });
-    let record = record.await?;
+    let record = match at.snapshot {
+        Some(snapshot) => {
+            let read = app.engine.run(move |handle| {
+                let records = handle.moment(&dataset, Some(&snapshot))?;
+                found(&records, &dataset, &key)
+            });
+            read.await?
+        }
+        None => {
+            let read = app.engine.get(move |handle| {
+                let records = handle.db().dataset::<Key>(&dataset)?;
+                found(&records, &dataset, &key)
+            });
+            read.await?
+        }
+    };
     let tag = (header::ETAG, etag(record.seq()));
     if is_known(&headers, record.seq()) {
         return Ok((StatusCode::NOT_MODIFIED, [tag]).into_response());
