@@ -86,6 +86,16 @@ impl TokenSettings {
     }
 }
 
+/// The datasets in which the server keeps sessions and retained messages of MQTT. Only those who
+/// administer the whole store see them.
+pub(crate) const OF_SERVER: [&str; 2] = [SESSIONS, RETAINED];
+
+/// The sessions of MQTT.
+pub(crate) const SESSIONS: &str = "mqtt-sessions";
+
+/// The retained messages of MQTT.
+pub(crate) const RETAINED: &str = "mqtt-retained";
+
 /// All tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
@@ -200,6 +210,10 @@ impl Caller {
 
     /// True if the caller may read the dataset.
     pub(crate) fn sees(&self, dataset: &str) -> bool {
+        if OF_SERVER.contains(&dataset) {
+            // They tell of all topics, and what is in them acts for any user.
+            return self.may_all(Role::Admin).is_ok();
+        }
         (self.0.datasets.as_ref()).is_none_or(|all| all.iter().any(|one| covers(one, dataset)))
     }
 
@@ -258,9 +272,12 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// True if a topic is `top`, or lies below it.
+/// True if a topic is `top`, or lies below it. No topic lies below none.
 fn is_below(topic: &str, top: &str) -> bool {
     let top = top.trim_end_matches('/');
+    if top.is_empty() {
+        return false;
+    }
     let rest = topic.strip_prefix(top);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -292,6 +309,28 @@ mod tests {
             caller.may_all(Role::Read).unwrap_err().status().as_u16(),
             403
         );
+    }
+
+    #[test]
+    fn datasets_of_the_server_are_for_its_administrators() {
+        for dataset in OF_SERVER {
+            assert!(Caller::anyone().sees(dataset));
+            for all in [&["*"][..], &["mqtt*"], &[dataset]] {
+                assert!(!reader(all, &[]).sees(dataset), "{all:?}");
+            }
+            let writer = Grant::new("writer", Role::Write, &None, &None);
+            assert!(!Caller::with(writer).sees(dataset));
+        }
+    }
+
+    #[test]
+    fn a_grant_of_no_topic_covers_none() {
+        for top in ["", "/", "//"] {
+            let caller = reader(&[], &[top]);
+            for topic in ["", "a", "/a", "a/b"] {
+                assert!(!caller.sees_topic(topic), "{top:?} {topic:?}");
+            }
+        }
     }
 
     #[test]

@@ -87,8 +87,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let mut out = Vec::new();
     encoder.accept(&mut out, &begun.accepted());
     let _open = mqtt.measured().opened(encoder.version.name(), carried);
-    let mut connection = Connection::new(mqtt, stream, decoder, encoder, out, begun);
-    let ended = connection.run(rest, &mut ending).await;
+    let mut connection = Connection::new(mqtt, stream, decoder, encoder, out, begun, ending);
+    let ended = connection.run(rest).await;
     tracing::debug!(%peer, client = connection.client(), "ended: {ended}");
     connection.mqtt.measured().ended(ended.name());
     connection.end(&ended).await;
@@ -159,11 +159,14 @@ async fn begin(mqtt: &Arc<Mqtt>, mut connect: Connect, peer: SocketAddr) -> Resu
     }
     let assigned = check_client(&mut connect)?;
     let (user, password) = (connect.user.take(), connect.password.take());
-    let caller = mqtt.call(move |mqtt| {
-        let tokens = &mqtt.app.tokens;
-        Ok((mqtt.users).caller(tokens, user.as_deref(), password.as_deref()))
-    });
-    let caller = caller.await.map_err(Refusal::from)??;
+    let caller = {
+        let _turn = mqtt.passwords.acquire().await;
+        let caller = mqtt.call(move |mqtt| {
+            let tokens = &mqtt.app.tokens;
+            Ok((mqtt.users).caller(tokens, user.as_deref(), password.as_deref()))
+        });
+        caller.await.map_err(Refusal::from)??
+    };
     let publisher = (connect.version == Version::V5).then(|| hash_of(&connect.client));
     let will = (connect.will.take()).map(|will| check_will(will, &caller, publisher));
     let will = will.transpose()?;

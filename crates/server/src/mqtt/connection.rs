@@ -63,6 +63,8 @@ pub(super) struct Connection<S> {
     pub(super) wakeup: Arc<Wakeup>,
     pub(super) publisher: Option<u64>,
     keep_alive: Option<Duration>,
+    /// Becomes true at the end of the server.
+    ending: watch::Receiver<bool>,
     pub(super) receive_maximum: usize,
     aliases: Vec<Option<String>>,
     pending: Vec<Pending>,
@@ -127,9 +129,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         encoder: Encoder,
         out: Vec<u8>,
         begun: Begun,
+        ending: watch::Receiver<bool>,
     ) -> Connection<S> {
         Connection {
             mqtt,
+            ending,
             stream,
             decoder,
             encoder,
@@ -155,18 +159,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Serves the client; `rest` was read behind CONNECT.
-    pub(super) async fn run(&mut self, rest: Vec<u8>, ending: &mut watch::Receiver<bool>) -> Ended {
-        match self.serve(rest, ending).await {
+    pub(super) async fn run(&mut self, rest: Vec<u8>) -> Ended {
+        match self.serve(rest).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
     }
 
-    async fn serve(
-        &mut self,
-        rest: Vec<u8>,
-        ending: &mut watch::Receiver<bool>,
-    ) -> Result<std::convert::Infallible, Ended> {
+    async fn serve(&mut self, rest: Vec<u8>) -> Result<std::convert::Infallible, Ended> {
         self.take(&rest).await?;
         drop(rest);
         let mut buffer = vec![0; SMALL];
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let has_more = self.deliver().await?;
             self.flush().await?;
             let silent = self.keep_alive.map(|most| heard + most);
-            match self.event(&mut buffer, has_more, silent, ending).await {
+            match self.event(&mut buffer, has_more, silent).await {
                 Event::Read(Ok(0)) => return Err(Ended::Lost("the client has gone".to_string())),
                 Event::Read(Err(error)) => return Err(Ended::Lost(error.to_string())),
                 Event::Read(Ok(read)) => {
@@ -206,13 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Waits for something to do; with `has_more` only looks.
-    async fn event(
-        &mut self,
-        buffer: &mut [u8],
-        has_more: bool,
-        silent: Option<Instant>,
-        ending: &mut watch::Receiver<bool>,
-    ) -> Event {
+    async fn event(&mut self, buffer: &mut [u8], has_more: bool, silent: Option<Instant>) -> Event {
         let at = |time: Option<Instant>| async move {
             match time {
                 Some(time) => sleep_until(time).await,
@@ -221,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         };
         tokio::select! {
             biased;
-            _ = ending.wait_for(|ending| *ending) => Event::Ending,
+            _ = self.ending.wait_for(|ending| *ending) => Event::Ending,
             () = self.claim.wanted.notified() => Event::Wanted,
             read = self.stream.read(buffer) => Event::Read(read),
             () = at(silent) => Event::Silent,
@@ -236,11 +230,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.out.is_empty() {
             return Ok(());
         }
-        let written = timeout(self.mqtt.idle, write(&mut self.stream, &self.out)).await;
-        match written {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(Ended::Lost(error.to_string())),
-            Err(_) => return Err(Ended::Lost("the client does not read".to_string())),
+        let lost = tokio::select! {
+            biased;
+            written = timeout(self.mqtt.idle, write(&mut self.stream, &self.out)) => match written {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("the client does not read".to_string()),
+            },
+            _ = self.ending.wait_for(|ending| *ending) => {
+                Some("the server ends, and the client does not read".to_string())
+            }
+            () = self.claim.wanted.notified() => {
+                Some("the client does not read, and has another connection".to_string())
+            }
+        };
+        if let Some(why) = lost {
+            // A packet may have been sent in part: nothing can follow it.
+            self.out.clear();
+            return Err(Ended::Lost(why));
         }
         let measured = self.mqtt.measured();
         measured.sent_bytes.inc_by(self.out.len() as u64);

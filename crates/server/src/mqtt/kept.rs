@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Clock, Message, Meta};
 use super::outgoing::Outgoing;
+use crate::access::{RETAINED, SESSIONS};
 use crate::problem::Problem;
-
-const SESSIONS: &str = "mqtt-sessions";
-const RETAINED: &str = "mqtt-retained";
 
 /// Bytes in a record: as text if they are one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -25,6 +25,9 @@ use crate::http::Shared as App;
 use crate::metrics::Carried;
 use crate::tls::{Certificate, is_usual};
 
+/// Passwords that are checked at the same time: those of strangers leave the store's threads free.
+const PASSWORDS: usize = 2;
+
 /// How long connections may take to end once the server ends.
 const TO_END: Duration = Duration::from_secs(30);
 
@@ -196,6 +199,7 @@ pub(crate) async fn start(app: &App, config: &Config, doors: Vec<Door>) -> Resul
             limits,
             idle,
             connections: Arc::new(Semaphore::new(connections)),
+            passwords: Semaphore::new(PASSWORDS),
         });
         // Before the first connection: it sees what is published from then on.
         let all = Subscription::to(TopicFilter::everything());

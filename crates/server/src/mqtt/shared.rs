@@ -36,6 +36,8 @@ pub(super) struct Mqtt {
     /// How long a client may be silent within a packet, and not read.
     pub(super) idle: Duration,
     pub(super) connections: Arc<Semaphore>,
+    /// Passwords that are checked at the same time: each takes much time and memory, by intention.
+    pub(super) passwords: Semaphore,
 }
 
 impl Mqtt {
