@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header;
@@ -17,7 +18,9 @@ use esker_store::Answer;
 use futures_util::stream;
 use serde::Serialize;
 use serde_json::json;
+use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 
 use super::app::Shared;
 use super::stream::{STEP, Steps};
@@ -193,6 +196,9 @@ pub(super) struct Sink {
     problem: Option<Problem>,
     /// The status of the answer is known: a later problem is a frame.
     has_sent: bool,
+    /// How long a client may take nothing.
+    idle: Duration,
+    has_gone: bool,
 }
 
 /// What goes from the operation to its answer.
@@ -222,9 +228,17 @@ impl Sink {
     pub(super) fn send(&mut self) -> ControlFlow<()> {
         let bytes = std::mem::take(&mut self.out);
         self.has_sent = true;
-        match self.to.blocking_send(Sent::Bytes(bytes)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+        if self.has_gone {
+            return ControlFlow::Break(());
+        }
+        // A client that takes nothing would keep the thread, and one of the few permits.
+        let send = timeout(self.idle, self.to.send(Sent::Bytes(bytes)));
+        match Runtime::current().block_on(send) {
+            Ok(Ok(())) => ControlFlow::Continue(()),
+            Ok(Err(_)) | Err(_) => {
+                self.has_gone = true;
+                ControlFlow::Break(())
+            }
         }
     }
 }
@@ -239,6 +253,7 @@ pub(super) async fn called_back(
     let call = call.map_err(|_| Problem::busy("too many such answers are read", RETRY_AFTER))?;
     let (to, mut from) = mpsc::channel(WAITING);
     let handle = app.engine.handle(&ends.stop());
+    let idle = app.limits.idle;
     let task = async move {
         let failed = to.clone();
         let run = app.engine.step(move || {
@@ -247,6 +262,8 @@ pub(super) async fn called_back(
                 to,
                 problem: None,
                 has_sent: false,
+                idle,
+                has_gone: false,
             };
             document(wire::HEAD, &Explain::default(), &mut sink.out)?;
             let result = work(&handle, &mut sink);

@@ -1,8 +1,11 @@
 //! Changes of datasets and their consumers over HTTP.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use esker::Request;
 use esker_server::{Config, Role, TokenSettings, hash_of};
 use serde_json::{Value, json};
 
@@ -558,6 +561,39 @@ fn a_reader_that_does_not_read_is_sent_no_more_than_buffers_hold() {
         (1..600).contains(&before),
         "{before} changes were read for a client that reads none"
     );
+}
+
+#[test]
+fn clients_that_do_not_read_leave_the_calls_to_others() {
+    let mut config = Config::default();
+    config.limits.idle = Duration::from_secs(1);
+    let served = Served::with(config);
+    served.create("visits", json!({"key": "id:int"}));
+    load(&served, 0..1000, 64 << 10);
+    let visit = |limit: Option<usize>| {
+        let mut request = Request::of("id >= 0".parse().unwrap());
+        request.limit = limit;
+        json!({"at": "now", "read": {"visit": {"request": request}}})
+    };
+    let body = visit(None).to_string();
+    let address = served.http();
+    let silent = [(); 16].map(|()| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!(
+            "POST /v1/datasets/visits/read HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        stream
+    });
+    let one = visit(Some(1));
+    wait_until("another one is answered", || {
+        served.json("POST /v1/datasets/visits/read", &one).status == 200
+    });
+    drop(silent);
 }
 
 fn threads() -> usize {
