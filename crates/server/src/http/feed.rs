@@ -22,7 +22,7 @@ use super::body::Document;
 use super::extract::{Reads, Segments, Writes};
 use super::rows;
 use super::stream::streamed;
-use crate::access::Caller;
+use crate::access::{Caller, Role};
 use crate::live::STEP_TIME;
 use crate::problem::Problem;
 
@@ -227,7 +227,12 @@ pub(super) async fn consumers(
 ) -> Result<Json<KnownConsumers>, Problem> {
     let known = app.engine.run(move |handle| {
         let all = handle.store().change_consumers()?.into_iter();
-        let seen = all.filter(|one| one.dataset.as_ref().is_none_or(|of| caller.sees(of)));
+        // One of the whole store is for those who may read all of it.
+        let sees = |of: &Option<String>| match of {
+            Some(dataset) => caller.sees(dataset),
+            None => caller.may_all(Role::Read).is_ok(),
+        };
+        let seen = all.filter(|one| sees(&one.dataset));
         let consumers = seen.map(|one| Known {
             name: one.name,
             dataset: one.dataset,
