@@ -272,7 +272,7 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// True if a topic is `top`, or lies below it. No topic lies below none.
+/// True if a topic is `top`, or lies below it. An empty `top` covers no topic.
 fn is_below(topic: &str, top: &str) -> bool {
     let top = top.trim_end_matches('/');
     if top.is_empty() {

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::gets::Gets;
+use crate::gets::{Gets, QUEUED, RETRY_AFTER, too_many};
 use crate::pages::Moment;
 use crate::problem::Problem;
 
@@ -23,12 +23,6 @@ const THREADS: usize = 64;
 
 /// Of these, calls that may read much: the others find a thread beside them.
 const SEARCHES: usize = 48;
-
-/// Calls that may wait for a thread.
-const QUEUED: usize = 1024;
-
-/// After how many seconds a client should come back when there are too many calls.
-const RETRY_AFTER: u32 = 1;
 
 /// The store, its broker, and their threads.
 pub(crate) struct Engine {
@@ -108,6 +102,19 @@ struct Waiting<'e>(&'e AtomicUsize);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call that gives its permit back when it has ended, and not before, even if its client has
+/// gone.
+fn with<T>(
+    permit: OwnedSemaphorePermit,
+    call: impl FnOnce() -> Result<T, Problem>,
+) -> impl FnOnce() -> Result<T, Problem> {
+    move || {
+        let done = call();
+        drop(permit);
+        done
     }
 }
 
@@ -217,13 +224,7 @@ impl Engine {
         call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let search = self.wait(&self.searches).await?;
-        let step = self.step(move || {
-            let done = call();
-            // Not before the call has ended, even if its client has gone.
-            drop(search);
-            done
-        });
-        step.await
+        self.step(with(search, call)).await
     }
 
     /// Runs a call on a thread of the pool.
@@ -249,9 +250,9 @@ impl Engine {
         call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let searched = async {
-            let _search = acquired(&self.searches).await?;
+            let search = acquired(&self.searches).await?;
             let thread = acquired(&self.threads).await?;
-            self.on(thread, call).await
+            self.on(thread, with(search, call)).await
         };
         match timeout(self.most, searched).await {
             Ok(done) => done,
@@ -296,8 +297,7 @@ impl Engine {
         }
         let _waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= QUEUED {
-            let detail = "too many requests wait for the store";
-            return Err(Problem::busy(detail, RETRY_AFTER));
+            return Err(too_many());
         }
         match timeout(self.most, acquired(permits)).await {
             Ok(permit) => permit,

@@ -22,8 +22,8 @@ use crate::problem::Problem;
 /// The most threads.
 const THREADS: usize = 16;
 
-/// The most calls that wait for a thread.
-const QUEUED: usize = 1024;
+/// The most calls that wait for a thread: so many of these, and so many others.
+pub(crate) const QUEUED: usize = 1024;
 
 /// How long a request waits before it asks for one more thread.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -32,7 +32,12 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const YIELDS: usize = 4;
 
 /// After how many seconds a client should come back when there are too many calls.
-const RETRY_AFTER: u32 = 1;
+pub(crate) const RETRY_AFTER: u32 = 1;
+
+/// The problem of a call beyond [`QUEUED`].
+pub(crate) fn too_many() -> Problem {
+    Problem::busy("too many requests wait for the store", RETRY_AFTER)
+}
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -76,8 +81,7 @@ impl Gets {
     fn queue(&self, call: Call) -> Result<(), Problem> {
         let mut state = self.state.lock();
         if state.queue.len() >= QUEUED {
-            let detail = "too many requests wait for the store";
-            return Err(Problem::busy(detail, RETRY_AFTER));
+            return Err(too_many());
         }
         state.queue.push_back(call);
         if state.threads == 0 {

@@ -160,7 +160,11 @@ async fn begin(mqtt: &Arc<Mqtt>, mut connect: Connect, peer: SocketAddr) -> Resu
     let assigned = check_client(&mut connect)?;
     let (user, password) = (connect.user.take(), connect.password.take());
     let caller = {
-        let _turn = mqtt.passwords.acquire().await;
+        let _turn = if mqtt.users.is_needed() {
+            mqtt.passwords.acquire().await.ok()
+        } else {
+            None
+        };
         let caller = mqtt.call(move |mqtt| {
             let tokens = &mqtt.app.tokens;
             Ok((mqtt.users).caller(tokens, user.as_deref(), password.as_deref()))

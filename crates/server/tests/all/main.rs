@@ -4,6 +4,7 @@
 mod architecture;
 mod client;
 mod common;
+mod consumers;
 mod dashboard;
 mod datasets;
 mod events;
