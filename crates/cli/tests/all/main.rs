@@ -40,6 +40,8 @@ mod resume;
 mod serve;
 #[cfg(feature = "server")]
 mod served;
+#[cfg(feature = "server")]
+mod served_commands;
 mod snapshots;
 mod streams;
 mod truth;
