@@ -12,7 +12,8 @@ use super::message::{Clock, Shared};
 use super::reason::Refusal;
 use super::router;
 use super::session::Unacknowledged;
-use super::source::Source;
+use super::source::{self, Source};
+use crate::access::Role;
 use crate::metrics::Dropped;
 
 /// The most publications that are sent at once, and about how many bytes.
@@ -207,28 +208,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         batch.push((message, delivery));
     }
 
-    /// Sends the packets of the stored session again.
+    /// Sends the packets of the stored session again, also those of subscriptions that have ended.
     async fn repeat(&mut self, batch: &mut Batch) -> Result<(), Refusal> {
-        let of = |number| {
-            let of = self.session.subscriptions.get(number)?;
-            Some((of.source.clone(), of.identifier, of.retain_as_published))
-        };
         let packets = self.session.packets.iter().map(|packet| {
-            let of = of(&packet.of);
-            (packet.id, packet.seq, packet.retained.clone(), of)
+            let of = self.session.subscriptions.get(&packet.of);
+            let kept = of.map(|of| (of.identifier, of.retain_as_published));
+            let (identifier, as_published) = kept.unwrap_or_default();
+            (
+                packet.id,
+                packet.seq,
+                packet.retained.clone(),
+                identifier,
+                as_published,
+            )
         });
         let packets: Vec<_> = packets.collect();
+        let caller = self.caller.clone();
         let found = self.mqtt.call(move |mqtt| {
             let mut found = Vec::new();
-            for (id, seq, retained, of) in &packets {
-                let Some((source, identifier, as_published)) = of else {
-                    continue;
-                };
+            for (id, seq, retained, identifier, as_published) in &packets {
                 let message = match retained {
                     Some(topic) => mqtt.kept.retained(topic)?.filter(|new| new.seq == *seq),
-                    None => source.again(&mqtt.broker, *seq)?,
+                    None => source::published(&mqtt.broker, *seq)?,
                 };
-                let Some(message) = message else {
+                // Rights may have changed since.
+                let is_allowed = |topic: &str| caller.may_topic(Role::Read, topic).is_ok();
+                let Some(message) = message.filter(|message| is_allowed(&message.topic)) else {
                     continue;
                 };
                 let delivery = Delivery {

@@ -107,9 +107,10 @@ impl Session {
             self.subscriptions.insert(one.number, subscribed);
         }
         for packet in stored.packets {
-            // The others of a share go on with what was not acknowledged.
+            // The others of a share go on with what was not acknowledged. A subscription that has
+            // ended may have packets that were sent before.
             let of = self.subscriptions.get(&packet.of);
-            if of.is_some_and(|of| !of.is_shared()) {
+            if of.is_none_or(|of| !of.is_shared()) {
                 self.packets.push(Unacknowledged {
                     id: packet.id,
                     of: packet.of,
@@ -205,6 +206,16 @@ impl Session {
             of.source.settle(packet.seq);
         }
         Some(packet)
+    }
+
+    /// The packets of a shared subscription that ends stay with this client, which receives them
+    /// again if it has to connect again.
+    pub(super) fn keep(&mut self, number: u32, source: &Source) {
+        for packet in self.packets.iter_mut().filter(|packet| packet.of == number) {
+            if packet.message.take().is_some() {
+                source.settle(packet.seq);
+            }
+        }
     }
 
     /// Takes the packets of a shared subscription back.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker::Seq;
 use parking_lot::Mutex;
-use pubsub::{Broker, Notification, Subscription, Time};
+use pubsub::{Broker, Notification, Subscription, Time, TopicFilter};
 use tokio::sync::Notify;
 
 use super::message::{Message, Shared};
@@ -408,16 +408,6 @@ impl Source {
         })
     }
 
-    /// Reads one publication again, if it is still there. Calls the store.
-    ///
-    /// # Errors
-    /// Any read error.
-    pub(super) fn again(&self, broker: &Broker, seq: Seq) -> esker::Result<Option<Message>> {
-        let page = broker.query_after(&self.subscription, seq.saturating_sub(1), 1)?;
-        let found = page.into_iter().next();
-        Ok(found.filter(|found| found.seq == seq).map(Message::of))
-    }
-
     /// Takes a page that was read; `None` if that failed.
     pub(super) fn finish(&self, page: Option<Page>) {
         let mut state = self.state.lock();
@@ -453,6 +443,18 @@ impl Source {
         drop(state);
         wake(next);
     }
+}
+
+/// One publication, if it has not expired. The subscription for which it was sent may have ended
+/// or changed since. Calls the store.
+///
+/// # Errors
+/// Any read error.
+pub(super) fn published(broker: &Broker, seq: Seq) -> esker::Result<Option<Message>> {
+    let all = Subscription::to(TopicFilter::everything()).from(Time::MIN);
+    let page = broker.query_after(&all, seq.saturating_sub(1), 1)?;
+    let found = page.into_iter().next();
+    Ok(found.filter(|found| found.seq == seq).map(Message::of))
 }
 
 fn wake(member: Option<(Arc<Wakeup>, u32)>) {

@@ -179,7 +179,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// A subscription has ended, or another source.
     fn drop_source(&mut self, number: u32, of: &Subscribed) {
-        let unacknowledged = self.session.take_back(number);
+        // What was sent has to be completed, also after a further connection. Other members of a
+        // share get what a session without one would lose.
+        let unacknowledged = if self.session.expiry > 0 {
+            self.session.keep(number, &of.source);
+            Vec::new()
+        } else {
+            self.session.take_back(number)
+        };
         if of.is_shared() {
             of.source.leave(&self.wakeup, unacknowledged);
             let client = &self.session.client;

@@ -9,6 +9,7 @@ mod retained;
 mod rights;
 mod sessions;
 mod shared;
+mod statements;
 mod transports;
 mod wills;
 
