@@ -2,9 +2,9 @@
 //! limits of time and size before a request is read.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Ready, ready};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
 use axum::response::IntoResponse;
+use axum::routing::future::RouteFuture;
+use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -216,7 +218,8 @@ struct Routes {
     streams: Connection,
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+/// The answer of the routes, or of the limit of requests.
+type Answering = Either<RouteFuture<Infallible>, Ready<Result<Response<Body>, Infallible>>>;
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
     type Response = Response<Body>;
@@ -229,10 +232,10 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
         self.asked.store(true, Ordering::Relaxed);
         if let Err(seconds) = self.rates.check(self.peer.ip()) {
             let problem = Problem::too_many("you make too many requests", seconds);
-            return Box::pin(async move { Ok(problem.into_response()) });
+            return Either::Right(ready(Ok(problem.into_response())));
         }
         let mut routes = self.routes.clone();
         // The router is always ready.
-        Box::pin(async move { routes.call(request).await })
+        Either::Left(routes.call(request))
     }
 }

@@ -1,10 +1,12 @@
 //! Reads of single records: calls so short that to wake a thread for each costs more than the call.
 //!
 //! Calls are queued, and a thread that is awake does one after another until none is left. A call
-//! may be behind one that waits for a disk: so a request that has waited for [`PATIENCE`] asks for
-//! one more thread, and does so again, after twice as long each time.
+//! may be behind one that waits for a disk: so a watch looks every [`PATIENCE`], and begins one
+//! more thread if a call is queued that was so when it looked before. A timer of its own for each
+//! call would cost more than the rest of the queue.
 //!
-//! **Invariant.** While calls are queued, at least one thread does them or is about to begin.
+//! **Invariants.** While calls are queued, at least one thread does them or is about to begin.
+//! While there are threads, there is a watch.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::problem::Problem;
 
@@ -25,7 +27,7 @@ const THREADS: usize = 16;
 /// The most calls that wait for a thread: so many of these, and so many others.
 pub(crate) const QUEUED: usize = 1024;
 
-/// How long a request waits before it asks for one more thread.
+/// How long a call may wait before one more thread begins.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// How often a thread without a call lets others run before it ends.
@@ -51,6 +53,17 @@ pub(crate) struct Gets {
 struct State {
     queue: VecDeque<Call>,
     threads: usize,
+    /// The calls that threads have taken.
+    taken: u64,
+    is_watched: bool,
+}
+
+impl State {
+    fn take(&mut self) -> Option<Call> {
+        let call = self.queue.pop_front()?;
+        self.taken += 1;
+        Some(call)
+    }
 }
 
 impl Gets {
@@ -62,20 +75,13 @@ impl Gets {
         &self,
         call: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let (answer, mut answered) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         self.queue(Box::new(move || {
             // A client that has gone takes no answer.
             let _ = answer.send(call());
         }))?;
-        let mut patience = PATIENCE;
-        loop {
-            match timeout(patience, &mut answered).await {
-                Ok(Ok(result)) => return result,
-                Ok(Err(_)) => return Err(Problem::internal("the call of the store has failed")),
-                Err(_) => self.ask_for_thread(),
-            }
-            patience *= 2;
-        }
+        let failed = |_| Err(Problem::internal("the call of the store has failed"));
+        answered.await.unwrap_or_else(failed)
     }
 
     fn queue(&self, call: Call) -> Result<(), Problem> {
@@ -84,26 +90,17 @@ impl Gets {
             return Err(too_many());
         }
         state.queue.push_back(call);
-        if state.threads == 0 {
-            self.begin_thread(&mut state);
+        let is_first = state.threads == 0;
+        let is_watched = std::mem::replace(&mut state.is_watched, true);
+        let thread = is_first.then(|| Thread::counted(&self.state, &mut state));
+        drop(state);
+        if let Some(thread) = thread {
+            spawn_blocking(move || thread.run());
+        }
+        if !is_watched {
+            tokio::spawn(watch(self.state.clone()));
         }
         Ok(())
-    }
-
-    fn ask_for_thread(&self) {
-        let mut state = self.state.lock();
-        if !state.queue.is_empty() && state.threads < THREADS {
-            self.begin_thread(&mut state);
-        }
-    }
-
-    fn begin_thread(&self, state: &mut State) {
-        state.threads += 1;
-        let thread = Thread {
-            state: self.state.clone(),
-            is_counted: true,
-        };
-        spawn_blocking(move || thread.run());
     }
 
     /// The calls that wait for a thread.
@@ -117,6 +114,27 @@ impl Gets {
     }
 }
 
+/// Begins threads for calls that wait, until there are no threads.
+async fn watch(shared: Arc<Mutex<State>>) {
+    // The calls that had been taken or were queued when it looked before.
+    let mut known = 0;
+    loop {
+        sleep(PATIENCE).await;
+        let mut state = shared.lock();
+        let has_waited = !state.queue.is_empty() && state.taken < known;
+        if state.threads == 0 && state.queue.is_empty() {
+            state.is_watched = false;
+            return;
+        }
+        known = state.taken + state.queue.len() as u64;
+        if has_waited && state.threads < THREADS {
+            let thread = Thread::counted(&shared, &mut state);
+            drop(state);
+            spawn_blocking(move || thread.run());
+        }
+    }
+}
+
 /// A thread that does calls. It is counted until it finds no more, or is dropped before.
 struct Thread {
     state: Arc<Mutex<State>>,
@@ -124,6 +142,16 @@ struct Thread {
 }
 
 impl Thread {
+    /// A thread that is counted from now on. It is begun without the lock: where none can begin any
+    /// more, it is dropped at once.
+    fn counted(shared: &Arc<Mutex<State>>, state: &mut State) -> Thread {
+        state.threads += 1;
+        Thread {
+            state: shared.clone(),
+            is_counted: true,
+        }
+    }
+
     fn run(mut self) {
         while let Some(call) = self.next() {
             // A panic ends the call alone: what it has of the engine it gives back as it unwinds.
@@ -135,14 +163,14 @@ impl Thread {
     /// request begins a thread.
     fn next(&mut self) -> Option<Call> {
         for _ in 0..YIELDS {
-            if let Some(call) = self.state.lock().queue.pop_front() {
+            if let Some(call) = self.state.lock().take() {
                 return Some(call);
             }
             // While requests are being read, the next call is about to come.
             yield_now();
         }
         let mut state = self.state.lock();
-        let next = state.queue.pop_front();
+        let next = state.take();
         if next.is_none() {
             state.threads = state.threads.saturating_sub(1);
             self.is_counted = false;

@@ -12,10 +12,8 @@ use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
 use axum::body::HttpBody as _;
 use axum::body::{Body as HttpBody, Bytes};
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
@@ -131,14 +129,17 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// Limits the time between parts of the body of a request, and decodes it by its
 /// `Content-Encoding`.
-pub(super) async fn decode(State(idle): State<Duration>, request: Request, next: Next) -> Response {
+///
+/// # Errors
+/// 415 for a coding that is not known.
+pub(super) fn decoded(idle: Duration, request: Request) -> Result<Request, Problem> {
     if request.body().is_end_stream() {
-        return next.run(request).await;
+        return Ok(request);
     }
     let mut request = request.map(|body| HttpBody::new(TimeoutBody::new(idle, body)));
     let coding = request.headers().get(header::CONTENT_ENCODING);
     let Some(coding) = coding.map(|of| of.to_str().unwrap_or_default().to_ascii_lowercase()) else {
-        return next.run(request).await;
+        return Ok(request);
     };
     let body = std::mem::take(request.body_mut()).into_data_stream();
     let reader = BufReader::new(StreamReader::new(body.map_err(io::Error::other)));
@@ -159,13 +160,13 @@ pub(super) async fn decode(State(idle): State<Duration>, request: Request, next:
         other => {
             let detail = format!("bodies may be gzip or zstd, and not {other}");
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Problem::new(status, "no-coding", detail).into_response();
+            return Err(Problem::new(status, "no-coding", detail));
         }
     };
     let headers = request.headers_mut();
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(header::CONTENT_LENGTH);
-    next.run(request.map(|_| decoded)).await
+    Ok(request.map(|_| decoded))
 }
 
 fn stream_of<S>(stream: S) -> HttpBody

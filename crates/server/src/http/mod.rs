@@ -1,6 +1,7 @@
-//! HTTP: the routes (`routes`), what each request passes before its handler, and the handlers.
+//! HTTP: the routes (`routes`), what surrounds the handler of each (`around`), and the handlers.
 
 mod app;
+mod around;
 mod batches;
 mod bodies;
 mod body;

@@ -1,25 +1,21 @@
-//! The routes, and what each request passes before its handler.
+//! The routes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use tower_http::compression::CompressionLayer;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::app::Shared;
 use super::{
-    batches, body, datasets, feed, find, jobs, levels, live, load, origin, read, records, state,
-    system, writes,
+    around, batches, datasets, feed, find, jobs, levels, live, load, read, records, state, system,
+    writes,
 };
-use crate::access::Caller;
 use crate::config::Config;
 use crate::dashboard;
 use crate::problem::Problem;
@@ -112,50 +108,21 @@ pub(crate) fn document() -> Result<String, String> {
 /// The router of a server. `sockets` are routes that find out by themselves who calls.
 pub(crate) fn router(app: Shared, config: &Config, sockets: Router) -> Router {
     let (router, _) = routes().split_for_parts();
-    let mut router = router
+    let router = router
         .merge(dashboard::routes())
         .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        // Together, from outside to inside: each layer of its own costs every request two boxes.
-        .layer((
-            from_fn_with_state(app.clone(), identify),
-            SetResponseHeaderLayer::if_not_present(
-                header::CACHE_CONTROL,
-                HeaderValue::from_static("no-cache"),
-            ),
-            SetResponseHeaderLayer::if_not_present(
-                header::X_CONTENT_TYPE_OPTIONS,
-                HeaderValue::from_static("nosniff"),
-            ),
-            CompressionLayer::new(),
-            from_fn_with_state(config.limits.idle, body::decode),
-            // Bodies have their own limits (`body`).
-            DefaultBodyLimit::disable(),
-        ));
-    if let Some(cors) = cors(&config.cors.origins) {
-        router = router.layer(cors);
-    }
-    router
-        .with_state(app.clone())
-        .merge(sockets)
-        .layer(from_fn_with_state(app, observe))
-}
-
-/// Measures each request, and logs it if the settings say so.
-async fn observe(State(app): State<Shared>, request: Request, next: Next) -> Response {
-    let begin = Instant::now();
-    let matched = request.extensions().get::<MatchedPath>();
-    let route = matched.map(|matched| matched.as_str().to_string());
-    let (method, path) = (request.method().clone(), request.uri().path().to_string());
-    let response = next.run(request).await;
-    let (status, took) = (response.status().as_u16(), begin.elapsed());
-    let metrics = &app.metrics;
-    metrics.answered(route.as_deref(), &method, status, took);
-    if app.logs_requests {
-        let millis = took.as_secs_f64() * 1e3;
-        tracing::info!(target: "requests", %method, path, status, millis);
-    }
-    response
+        .method_not_allowed_fallback(no_method);
+    let router = match cors(&config.cors.origins) {
+        None => router.layer(from_fn_with_state(app.clone(), around::observe_and_pass)),
+        // A page may read why its request was refused, and its browser asks without a token.
+        Some(cors) => router.layer((
+            from_fn_with_state(app.clone(), around::observe),
+            cors,
+            from_fn_with_state(app.clone(), around::pass),
+        )),
+    };
+    let sockets = sockets.layer(from_fn_with_state(app.clone(), around::observe));
+    router.with_state(app).merge(sockets)
 }
 
 async fn no_route(request: Request) -> Problem {
@@ -196,41 +163,4 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
             .expose_headers([header::ETAG, header::LOCATION, header::RETRY_AFTER])
             .max_age(Duration::from_secs(600)),
     )
-}
-
-/// Routes that need no token.
-const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
-
-fn is_open(path: &str) -> bool {
-    OPEN.contains(&path) || dashboard::has(path)
-}
-
-/// Finds out who makes a request.
-async fn identify(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
-    let caller = if app.tokens.is_empty() {
-        // The page may be opened by a link from elsewhere: it tells nothing by itself.
-        let is_page = dashboard::has(request.uri().path());
-        if !is_page && !origin::is_own(&request, &app.origins) {
-            let detail = "without tokens, pages of other origins may not use this server";
-            return Problem::forbidden(detail).into_response();
-        }
-        Caller::anyone()
-    } else {
-        match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {
-            Some(caller) => caller,
-            None if is_open(request.uri().path()) => Caller::stranger(),
-            None => {
-                let detail = "this server needs a token: Authorization: Bearer TOKEN";
-                return Problem::new(StatusCode::UNAUTHORIZED, "no-token", detail).into_response();
-            }
-        }
-    };
-    request.extensions_mut().insert(caller);
-    next.run(request).await
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

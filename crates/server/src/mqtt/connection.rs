@@ -482,6 +482,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.mqtt.sessions.set_away(client, user, away);
             }
         }
+        drop(self.claim);
         // Last, so that a client that sees it finds the session as it is.
         let _ = timeout(TO_LEAVE, self.stream.shutdown()).await;
     }
