@@ -22,6 +22,7 @@ use super::app::Shared;
 use super::{body, origin};
 use crate::access::Caller;
 use crate::dashboard;
+use crate::metrics::InFlight;
 use crate::problem::Problem;
 
 /// Routes that need no token.
@@ -54,6 +55,7 @@ pub(super) async fn observe_and_pass(
 
 /// A request that is being answered.
 struct Observed {
+    _in_flight: InFlight,
     begin: Instant,
     route: Option<MatchedPath>,
     method: axum::http::Method,
@@ -64,6 +66,7 @@ struct Observed {
 impl Observed {
     fn new(app: &Shared, request: &Request) -> Observed {
         Observed {
+            _in_flight: app.metrics.asked(),
             begin: Instant::now(),
             route: request.extensions().get::<MatchedPath>().cloned(),
             method: request.method().clone(),

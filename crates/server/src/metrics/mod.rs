@@ -5,4 +5,4 @@ mod mqtt;
 mod server;
 
 pub(crate) use mqtt::{Carried, Dropped, Mqtt, Sampled};
-pub(crate) use server::{Calls, Metrics};
+pub(crate) use server::{Calls, InFlight, Metrics};

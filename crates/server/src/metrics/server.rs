@@ -42,6 +42,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
     seconds: Family<Asked, Histogram, fn() -> Histogram>,
+    /// Requests whose answers have not begun.
+    in_flight: Gauge,
     /// Connections of HTTP that are open.
     pub(crate) connections: Gauge,
     /// Connections that were refused, because there were too many.
@@ -59,6 +61,7 @@ impl Default for Metrics {
         let requests = Family::default();
         let seconds = Family::new_with_constructor(histogram as fn() -> Histogram);
         let (connections, refused) = (Gauge::default(), Counter::default());
+        let in_flight = Gauge::default();
         registry.register(
             "http_requests",
             "Requests by route and status",
@@ -69,6 +72,11 @@ impl Default for Metrics {
             "The time until an answer begins",
             Unit::Seconds,
             seconds.clone(),
+        );
+        registry.register(
+            "http_requests_in_flight",
+            "Requests whose answers have not begun",
+            in_flight.clone(),
         );
         registry.register(
             "http_connections",
@@ -87,13 +95,29 @@ impl Default for Metrics {
             mqtt,
             requests,
             seconds,
+            in_flight,
             connections,
             refused,
         }
     }
 }
 
+/// A request whose answer has not begun.
+pub(crate) struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
+    /// Counts a request that is being answered.
+    pub(crate) fn asked(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
     /// Counts a request. `route` is `None` for an address without a route.
     pub(crate) fn answered(
         &self,
