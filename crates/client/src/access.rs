@@ -1,6 +1,7 @@
 //! How a server is reached: the token, and the certificate that is trusted.
 
 use std::path::Path;
+use std::time::Duration;
 
 use esker::{Error, Result};
 
@@ -11,6 +12,9 @@ pub struct Access {
     pub token: Option<String>,
     /// Certificates in PEM that are trusted in place of those of the public authorities.
     pub trusted: Option<Vec<u8>>,
+    /// How long a server may be silent while an answer is due, before it counts as gone. Without
+    /// it, as long as a query may take on the server, twice, and 30 s.
+    pub silence: Option<Duration>,
 }
 
 impl std::fmt::Debug for Access {
@@ -35,7 +39,11 @@ impl Access {
             std::fs::read(&file).map_err(|error| cannot_read(file.as_ref(), &error))
         };
         let trusted = trusted.map(read).transpose()?;
-        Ok(Access { token, trusted })
+        Ok(Access {
+            token,
+            trusted,
+            silence: None,
+        })
     }
 
     /// With the token in a file, without the blanks and line breaks around it.

@@ -77,7 +77,7 @@ impl<T> Rows<T> {
                 Err(std::io::ErrorKind::UnexpectedEof.into())
             }
         });
-        read.map_err(|error| self.client.broke_off(&error))
+        read.map_err(|error| self.client.unread(&error))
     }
 
     fn document<D: serde::de::DeserializeOwned>(&self) -> Result<D> {

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::{Error, KeyType, Result};
@@ -9,13 +10,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{Method, Request, Response, StatusCode, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, AsSendBody, Body, Timeout};
 
 use crate::access::Access;
 use crate::problem::Problem;
+use crate::wire::{QUERY_SECONDS, QUERY_TIME};
 
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// What a server may be silent longer than two queries take: a request may wait for its turn as
+/// long as it may run then.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// The longest time of a query that counts, in seconds: a year.
+const LONGEST_QUERY: u64 = 365 * 24 * 60 * 60;
 
 /// How often a request is sent again because the server is busy.
 const ATTEMPTS: u32 = 8;
@@ -37,6 +46,39 @@ pub struct Client {
     agent: Agent,
     base: Arc<str>,
     authorization: Option<Arc<str>>,
+    silence: Silence,
+}
+
+/// How long the server may be silent.
+#[derive(Clone)]
+enum Silence {
+    /// This long.
+    Given(Duration),
+    /// As its queries need, which may take so many seconds.
+    Queries(Arc<AtomicU64>),
+}
+
+impl Silence {
+    fn longest(&self) -> Duration {
+        match self {
+            Silence::Given(silence) => *silence,
+            Silence::Queries(seconds) => of_queries(seconds.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Takes the time of queries from an answer; a server does not say the usual one.
+    fn learn(&self, response: &Response<Body>) {
+        let said = response.headers().get(QUERY_TIME);
+        let said = said.and_then(|value| value.to_str().ok()?.parse().ok());
+        if let (Silence::Queries(seconds), Some(said)) = (self, said) {
+            seconds.store(said, Ordering::Relaxed);
+        }
+    }
+}
+
+fn of_queries(seconds: u64) -> Duration {
+    // A time that the clock can express.
+    Duration::from_secs(seconds.min(LONGEST_QUERY)) * 2 + SLACK
 }
 
 impl Client {
@@ -74,11 +116,17 @@ impl Client {
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(roots)
             .build();
+        let silence = match access.silence {
+            Some(silence) => Silence::Given(silence),
+            None => Silence::Queries(Arc::new(QUERY_SECONDS.into())),
+        };
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECTING))
+            .timeout_per_read(Some(silence.longest()))
+            .timeout_per_write(Some(silence.longest()))
             .max_idle_connections(IDLE_CONNECTIONS)
             .max_idle_connections_per_host(IDLE_CONNECTIONS)
             .tls_config(tls)
@@ -88,6 +136,7 @@ impl Client {
             agent: agent.into(),
             base: base.into(),
             authorization: authorization.map(Into::into),
+            silence,
         })
     }
 
@@ -108,10 +157,14 @@ impl Client {
             let mut response = match self.run(ask) {
                 // The server had closed the connection, which was kept from an earlier request.
                 Err(error) if ask.is_read && attempt == 1 && is_closed(&error) => continue,
+                Err(ureq::Error::Timeout(Timeout::PerRead | Timeout::PerWrite)) => {
+                    return Err(self.silent());
+                }
                 run => {
                     run.map_err(|error| Error::Unavailable(format!("{}: {error}", self.base)))?
                 }
             };
+            self.silence.learn(&response);
             let status = response.status();
             if status.is_success() {
                 return Ok(response);
@@ -142,9 +195,34 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, of);
         }
         match ask.body {
-            Some(body) => self.agent.run(request.body(body)?),
-            None => self.agent.run(request.body(())?),
+            Some(body) => self.run_with(request.body(body)?),
+            None => self.run_with(request.body(())?),
         }
+    }
+
+    fn run_with<B: AsSendBody>(
+        &self,
+        request: Request<B>,
+    ) -> std::result::Result<Response<Body>, ureq::Error> {
+        let silence = Some(self.silence.longest());
+        if self.agent.config().timeout_per_read() == silence {
+            return self.agent.run(request);
+        }
+        let request = self.agent.configure_request(request);
+        let request = request
+            .timeout_per_read(silence)
+            .timeout_per_write(silence)
+            .build();
+        self.agent.run(request)
+    }
+
+    /// The error for a server that says nothing.
+    fn silent(&self) -> Error {
+        let silence = self.silence.longest();
+        Error::Unavailable(format!(
+            "{}: the server does not answer (nothing came for {silence:?})",
+            self.base
+        ))
     }
 
     /// The error of an answer.
@@ -168,13 +246,22 @@ impl Client {
         let mut bytes = Vec::new();
         let reader = response.body_mut().as_reader();
         let read = reader.take(MOST_BYTES).read_to_end(&mut bytes);
-        read.map_err(|error| self.broke_off(&error))?;
+        read.map_err(|error| self.unread(&error))?;
         serde_json::from_slice(&bytes).map_err(|error| {
             Error::Unavailable(format!(
                 "{}: the answer is not that of a server of this version: {error}",
                 self.base
             ))
         })
+    }
+
+    /// The error for an answer that cannot be read to its end.
+    pub(crate) fn unread(&self, error: &std::io::Error) -> Error {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match inner {
+            Some(ureq::Error::Timeout(_)) => self.silent(),
+            _ => self.broke_off(error),
+        }
     }
 
     /// The error for an answer that ended too early.
@@ -200,7 +287,7 @@ impl Client {
         let status = response.status();
         // A connection is used again once its answer was read.
         let mut rest = response.body_mut().as_reader().take(MOST_BYTES);
-        std::io::copy(&mut rest, &mut std::io::sink()).map_err(|error| self.broke_off(&error))?;
+        std::io::copy(&mut rest, &mut std::io::sink()).map_err(|error| self.unread(&error))?;
         Ok(status)
     }
 
@@ -354,6 +441,61 @@ mod tests {
             ..Access::default()
         };
         assert!(Client::connect("https://x", &access).is_err());
+    }
+
+    /// A server that reads a request, sends this and then nothing, to as many clients as come.
+    fn silent(sends: &'static [u8]) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                std::io::Write::write_all(&mut stream, sends).unwrap();
+                open.push(stream);
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+        let access = Access {
+            silence: Some(Duration::from_millis(100)),
+            ..Access::default()
+        };
+        for sends in [
+            &b""[..],
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
+        ] {
+            let client = Client::connect(&silent(sends), &access).unwrap();
+            let error = client.get::<serde_json::Value>("/v1/stat").unwrap_err();
+            assert_eq!(error.kind(), esker::ErrorKind::Unavailable);
+            let text = error.to_string();
+            assert!(
+                text.contains("does not answer (nothing came for 100ms)"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_with_longer_queries_is_waited_for_longer() {
+        let client = Client::connect("http://localhost", &Access::default()).unwrap();
+        assert_eq!(client.silence.longest(), Duration::from_secs(150));
+        let answer = |seconds: &str| {
+            let response = Response::builder().header(QUERY_TIME, seconds);
+            response.body(Body::builder().data("")).unwrap()
+        };
+        client.silence.learn(&answer("600"));
+        assert_eq!(client.silence.longest(), Duration::from_secs(1230));
+        for odd in ["", "x", "-1"] {
+            client.silence.learn(&answer(odd));
+        }
+        client.silence.learn(&answer(&u64::MAX.to_string()));
+        assert_eq!(client.silence.longest(), of_queries(LONGEST_QUERY));
     }
 
     #[test]

@@ -11,6 +11,13 @@ use esker::space::Latest;
 use esker::{ChangesFrom, Explain, Expr, Key, KeyType, PageToken, Path, Record, Request, Seq};
 use serde::{Deserialize, Serialize};
 
+/// The header of answers that says how many seconds a query may take, where that is more than
+/// [`QUERY_SECONDS`]: so long a client waits.
+pub const QUERY_TIME: &str = "esker-query-time";
+
+/// How long a query may take unless a server says something else, in seconds.
+pub const QUERY_SECONDS: u64 = 60;
+
 /// The media type of frames.
 pub const FRAMES: &str = "application/x-esker-rows";
 

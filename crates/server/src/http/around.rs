@@ -14,6 +14,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use esker_client::wire::{QUERY_SECONDS, QUERY_TIME};
 use tower_http::compression::Compression;
 use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 use tower_service::Service;
@@ -106,6 +107,11 @@ async fn passed(app: &Shared, mut request: Request, next: Next) -> Response {
     ] {
         let value = HeaderValue::from_static(value);
         headers.entry(name).or_insert(value);
+    }
+    // Esker's client waits as long as a query may take.
+    let seconds = app.limits.query_time.as_secs();
+    if seconds > QUERY_SECONDS {
+        headers.insert(QUERY_TIME, HeaderValue::from(seconds));
     }
     response
 }

@@ -181,7 +181,7 @@ pub(super) struct Consumed {
     ))]
 pub(super) async fn consume(
     State(app): State<Shared>,
-    _: Writes,
+    Writes(caller): Writes,
     Segments(name): Segments<String>,
     Document(asked): Document<Consume>,
 ) -> Result<Json<Consumed>, Problem> {
@@ -190,7 +190,7 @@ pub(super) async fn consume(
     let shared = app.clone();
     let consumed = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&name)?;
-        shared.live.consumers.take_over(&dataset, &asked.consumer);
+        (shared.live.consumers).take_over(&dataset, &asked.consumer, &caller)?;
         let consumer = dataset.consume(&asked.consumer, from, asked.keep)?;
         Ok(Consumed {
             position: consumer.position().to_string(),
@@ -256,13 +256,13 @@ pub(super) async fn consumers(
     ))]
 pub(super) async fn forget(
     State(app): State<Shared>,
-    _: Writes,
+    Writes(caller): Writes,
     Segments((name, consumer)): Segments<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let shared = app.clone();
     let forgotten = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&name)?;
-        shared.live.consumers.forget(&dataset, &consumer)
+        shared.live.consumers.forget(&dataset, &consumer, &caller)
     });
     forgotten.await?;
     Ok(StatusCode::NO_CONTENT)

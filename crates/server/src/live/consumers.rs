@@ -8,7 +8,9 @@ use axum::http::StatusCode;
 use esker::{ChangesFrom, Dataset, Error, ErrorKind, Expr, Key, Position};
 use parking_lot::Mutex;
 
-use super::group::{Activity, Group, Reads, Worker};
+use super::group::{Activity, Group, Reads};
+use super::worker::Worker;
+use crate::access::{Caller, Role};
 use crate::problem::Problem;
 
 /// How much log is kept at most for a new consumer, in bytes: as on the command line.
@@ -52,8 +54,15 @@ impl Consumers {
     ///
     /// # Errors
     /// 409 if another process uses the consumer, or the connections that share it read something
-    /// else; 410 if the store does not keep its changes any more; any error of the store.
-    pub(crate) fn join(&self, dataset: &Dataset<Key>, joining: Joining) -> Result<Worker, Problem> {
+    /// else; 410 if the store does not keep its changes any more; 403 as [`may_change`]; any error
+    /// of the store.
+    pub(crate) fn join(
+        &self,
+        dataset: &Dataset<Key>,
+        joining: Joining,
+        caller: &Caller,
+    ) -> Result<Worker, Problem> {
+        may_change(dataset, &joining.name, caller)?;
         let name = (dataset.number(), joining.name.clone());
         let reads = Reads {
             condition: joining.condition.clone(),
@@ -117,8 +126,14 @@ impl Consumers {
     /// Ends the connections of a consumer, and removes it. Calls the store.
     ///
     /// # Errors
-    /// 404; any error of the store.
-    pub(crate) fn forget(&self, dataset: &Dataset<Key>, name: &str) -> Result<(), Problem> {
+    /// 404; 403 as [`may_change`]; any error of the store.
+    pub(crate) fn forget(
+        &self,
+        dataset: &Dataset<Key>,
+        name: &str,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
+        may_change(dataset, name, caller)?;
         let detail = format!("consumer `{name}` was forgotten");
         self.end(
             dataset,
@@ -132,8 +147,18 @@ impl Consumers {
     }
 
     /// Ends the connections of a consumer: a client that has its position by itself uses it now.
-    pub(crate) fn take_over(&self, dataset: &Dataset<Key>, name: &str) {
+    ///
+    /// # Errors
+    /// 403 as [`may_change`]; any read error.
+    pub(crate) fn take_over(
+        &self,
+        dataset: &Dataset<Key>,
+        name: &str,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
+        may_change(dataset, name, caller)?;
         self.end(dataset, name, taken_over(name));
+        Ok(())
     }
 
     fn end(&self, dataset: &Dataset<Key>, name: &str, why: Problem) {
@@ -162,6 +187,20 @@ impl Consumers {
         let group = self.group(&(dataset.number(), name.to_string()));
         group.map_or_else(Activity::default, |group| group.activity())
     }
+}
+
+/// A consumer that an earlier version made for the whole store becomes one of the first dataset
+/// that uses it, and no dataset has it when one forgets it. So only a caller that may write all
+/// datasets can do either.
+///
+/// # Errors
+/// 403; any read error.
+fn may_change(dataset: &Dataset<Key>, name: &str, caller: &Caller) -> Result<(), Problem> {
+    let known = dataset.change_consumer(name)?;
+    if known.is_some_and(|known| known.dataset.is_none()) {
+        caller.may_all(Role::Write)?;
+    }
+    Ok(())
 }
 
 fn unknown(name: &str, dataset: &str) -> Problem {

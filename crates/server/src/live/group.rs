@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use esker::changes::{Listening, Signal, Wake};
 use esker::{ChangesFrom, Dataset, Error, Expr, Key, Position, Seq};
 use parking_lot::{Condvar, Mutex};
 
-use super::source::{Event, Feed, Found, Next, STEP_TIME, Source, Step, renamed};
+use super::id::EventId;
+use super::source::{Feed, Next, renamed};
 use crate::problem::Problem;
 
 /// Changes that may be outstanding; then sending waits for acknowledgements.
@@ -106,11 +106,76 @@ impl State {
 }
 
 /// What a worker may read.
-enum Taken {
+pub(super) enum Taken<'g> {
     /// So many new changes at most.
-    Feed(Option<Box<Feed>>, usize),
+    Feed(Reading<'g>, usize),
     /// Another worker's turn, or too many changes are outstanding: until then.
     Not(Option<Instant>),
+}
+
+/// The feed while a worker reads it. If the worker panics, the next one reads again what it had
+/// read.
+pub(super) struct Reading<'g> {
+    group: &'g Group,
+    worker: u64,
+    feed: Option<Box<Feed>>,
+    is_back: bool,
+}
+
+impl Reading<'_> {
+    /// The feed.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub(super) fn feed(&mut self) -> Result<&mut Feed, Problem> {
+        let opened = match self.feed.take() {
+            Some(feed) => feed,
+            None => self.group.open()?,
+        };
+        Ok(self.feed.insert(opened))
+    }
+
+    /// Puts the feed back, after the worker got these changes. Returns when the first change is
+    /// sent again.
+    pub(super) fn put_back(
+        mut self,
+        changes: Vec<(Seq, Position)>,
+        deadline: Option<Duration>,
+        waits: bool,
+    ) -> Option<Instant> {
+        self.is_back = true;
+        let feed = self.feed.take();
+        (self.group).put_feed(feed, self.worker, changes, deadline, waits)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.is_back {
+            self.group
+                .put_feed(None, self.worker, Vec::new(), None, false);
+        }
+    }
+}
+
+/// A call that stores the position. Others wait for its end, which comes also if it panics.
+struct Storing<'g> {
+    group: &'g Group,
+    /// What was stored.
+    stored: Option<Position>,
+}
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.group.state.lock();
+        state.is_storing = false;
+        state.stored_at = Instant::now();
+        if let Some(stored) = self.stored {
+            state.stored = stored;
+        }
+        drop(state);
+        self.group.stored.notify_all();
+    }
 }
 
 /// What a consumer does at the moment.
@@ -175,6 +240,22 @@ impl Group {
         is_used && !state.has_ended
     }
 
+    /// Everything up to here was sent, or is for no worker.
+    pub(super) fn read(&self) -> Position {
+        self.state.lock().read
+    }
+
+    /// Calls `wake` when a worker has something to do besides new changes.
+    pub(super) fn listen(&self, wake: Arc<Wake>) -> Result<Vec<Listening>, Problem> {
+        let changes = self.dataset.changes(ChangesFrom::Now)?;
+        Ok(vec![changes.listen(wake.clone())?, self.news.listen(wake)])
+    }
+
+    /// The id of an event at a position.
+    pub(super) fn id(&self, position: Position) -> EventId {
+        EventId::new(&self.dataset, position)
+    }
+
     pub(super) fn activity(&self) -> Activity {
         let state = self.state.lock();
         Activity {
@@ -221,7 +302,7 @@ impl Group {
     }
 
     /// Stores what is acknowledged now, unless another call does so for it.
-    fn store(&self) -> Result<Position, Problem> {
+    pub(super) fn store(&self) -> Result<Position, Problem> {
         let mut state = self.state.lock();
         let wanted = state.low();
         while state.stored.seq < wanted.seq {
@@ -236,21 +317,20 @@ impl Group {
             state.is_storing = true;
             let low = state.low();
             drop(state);
-            let stored = self.dataset.keep_changes_for(&self.name, low, self.keep);
+            let mut storing = Storing {
+                group: self,
+                stored: None,
+            };
+            self.dataset.keep_changes_for(&self.name, low, self.keep)?;
+            storing.stored = Some(low);
+            drop(storing);
             state = self.state.lock();
-            state.is_storing = false;
-            state.stored_at = Instant::now();
-            if stored.is_ok() {
-                state.stored = low;
-            }
-            self.stored.notify_all();
-            stored?;
         }
         Ok(state.stored)
     }
 
     /// Adds a worker; `None` if the group has ended.
-    fn join(&self) -> Option<u64> {
+    pub(super) fn join(&self) -> Option<u64> {
         let mut state = self.state.lock();
         if state.has_ended {
             return None;
@@ -261,7 +341,7 @@ impl Group {
         Some(worker)
     }
 
-    fn leave(&self, worker: u64) {
+    pub(super) fn leave(&self, worker: u64) {
         let mut state = self.state.lock();
         state.workers.remove(&worker);
         let mut unused = FeedPlace::Closed;
@@ -275,7 +355,7 @@ impl Group {
     }
 
     /// The problem that ends the workers, if they are to end.
-    fn ending(&self) -> Option<Next> {
+    pub(super) fn ending(&self) -> Option<Next> {
         if self.is_renamed() {
             self.end(Some(renamed(&self.dataset_name).into()));
         }
@@ -285,7 +365,7 @@ impl Group {
     }
 
     /// Changes that were not acknowledged in time, which this worker gets now.
-    fn take_due(&self, worker: u64, deadline: Option<Duration>) -> Vec<(Seq, Position)> {
+    pub(super) fn take_due(&self, worker: u64, deadline: Option<Duration>) -> Vec<(Seq, Position)> {
         let now = Instant::now();
         let mut state = self.state.lock();
         let is_due = |sent: &Sent| sent.due.is_some_and(|due| due <= now);
@@ -299,7 +379,7 @@ impl Group {
     }
 
     /// Changes that a worker took and did not get.
-    fn give_back(&self, changes: &[(Seq, Position)]) {
+    pub(super) fn give_back(&self, changes: &[(Seq, Position)]) {
         let now = Instant::now();
         let mut state = self.state.lock();
         for (seq, _) in changes {
@@ -313,7 +393,7 @@ impl Group {
 
     /// Takes the feed for a worker. One that `may_yield` leaves it to another that waits and has
     /// less to do.
-    fn take_feed(&self, worker: u64, may_yield: bool) -> Taken {
+    pub(super) fn take_feed(&self, worker: u64, may_yield: bool) -> Taken<'_> {
         let mut state = self.state.lock();
         let own = state.sent_to(worker);
         let others = state.workers.len().max(1);
@@ -338,10 +418,17 @@ impl Group {
         } else {
             room
         };
-        match std::mem::replace(&mut state.feed, FeedPlace::Taken) {
-            FeedPlace::Here(feed) => Taken::Feed(Some(feed), room),
-            FeedPlace::Closed | FeedPlace::Taken => Taken::Feed(None, room),
-        }
+        let feed = match std::mem::replace(&mut state.feed, FeedPlace::Taken) {
+            FeedPlace::Here(feed) => Some(feed),
+            FeedPlace::Closed | FeedPlace::Taken => None,
+        };
+        let reading = Reading {
+            group: self,
+            worker,
+            feed,
+            is_back: false,
+        };
+        Taken::Feed(reading, room)
     }
 
     fn open(&self) -> Result<Box<Feed>, Problem> {
@@ -349,7 +436,7 @@ impl Group {
         Ok(Box::new(self.feed_from(read)?))
     }
 
-    fn feed_from(&self, position: Position) -> Result<Feed, Error> {
+    pub(super) fn feed_from(&self, position: Position) -> Result<Feed, Error> {
         let mut changes = self.dataset.changes(position)?;
         if self.reads.with_old {
             changes = changes.with_old()?;
@@ -408,171 +495,11 @@ impl Group {
 
     /// True if nothing is outstanding and the store's position is far behind: what lies between is
     /// for no worker.
-    fn has_skipped(&self) -> bool {
+    pub(super) fn has_skipped(&self) -> bool {
         let state = self.state.lock();
         state.sent.is_empty()
             && state.stored.seq < state.read.seq
             && !state.is_storing
             && state.stored_at.elapsed() >= SKIPS
-    }
-}
-
-/// A connection to a consumer.
-pub(crate) struct Worker {
-    group: Arc<Group>,
-    number: u64,
-    deadline: Option<Duration>,
-    /// It waited for another worker just now.
-    has_yielded: bool,
-    /// Where a reader continues that has everything so far, if that is known.
-    place: Option<Position>,
-}
-
-impl Worker {
-    /// A new worker of a group; `None` if the group has ended.
-    pub(super) fn of(group: &Arc<Group>, deadline: Option<Duration>) -> Option<Worker> {
-        let number = group.join()?;
-        let is_shared = group.reads.is_shared;
-        Some(Worker {
-            group: group.clone(),
-            number,
-            deadline,
-            has_yielded: false,
-            place: Some(group.state.lock().read).filter(|_| !is_shared),
-        })
-    }
-
-    /// Sends changes again that were not acknowledged in time. True if there were any.
-    fn send_again(&mut self, step: &mut Step) -> Result<bool, Problem> {
-        let group = &self.group;
-        let due = group.take_due(self.number, self.deadline);
-        let (Some((_, before)), Some((last, _))) = (due.first(), due.last()) else {
-            return Ok(false);
-        };
-        let mut next = 0;
-        let mut read = || -> Result<(), Error> {
-            let mut feed = group.feed_from(*before)?;
-            let until = Instant::now() + Duration::from_secs(3600);
-            while let Found::Change(change) = feed.next(until)? {
-                let place = due.iter().position(|(seq, _)| *seq == change.seq());
-                if let Some(place) = place {
-                    step.push(Event::of(&change));
-                    next = place + 1;
-                }
-                if change.seq() >= *last || step.is_full() {
-                    break;
-                }
-            }
-            Ok(())
-        };
-        let result = read();
-        let rest = due.get(next..).unwrap_or_default();
-        if !rest.is_empty() {
-            group.give_back(rest);
-        }
-        result?;
-        if next == 0 {
-            return Err(Problem::internal("a change that was sent is not there"));
-        }
-        Ok(true)
-    }
-
-    fn send_new(&mut self, step: &mut Step) -> Result<(), Problem> {
-        let group = self.group.clone();
-        let (feed, room) = match group.take_feed(self.number, !self.has_yielded) {
-            Taken::Feed(feed, room) => {
-                self.has_yielded = false;
-                (feed, room)
-            }
-            Taken::Not(until) => {
-                self.has_yielded = true;
-                step.next = Next::Wait(until);
-                return Ok(());
-            }
-        };
-        let opened = match feed {
-            Some(feed) => Ok(feed),
-            None => group.open(),
-        };
-        let mut feed = match opened {
-            Ok(feed) => feed,
-            Err(problem) => {
-                group.put_feed(None, self.number, Vec::new(), None, true);
-                return Err(problem);
-            }
-        };
-        let until = Instant::now() + STEP_TIME;
-        let mut changes = Vec::new();
-        let ended = loop {
-            if step.is_full() || changes.len() >= room {
-                break Ok(false);
-            }
-            let before = feed.changes.position();
-            match feed.next(until) {
-                Ok(Found::Change(change)) => {
-                    changes.push((change.seq(), before));
-                    step.push(Event::of(&change));
-                }
-                Ok(Found::Skipped) => break Ok(false),
-                Ok(Found::Nothing) => break Ok(true),
-                Err(error) => break Err(error),
-            }
-        };
-        let waits = !matches!(ended, Ok(false)) && changes.is_empty();
-        let is_shared = group.reads.is_shared;
-        self.place = Some(feed.changes.position()).filter(|_| !is_shared);
-        let due = group.put_feed(Some(feed), self.number, changes, self.deadline, waits);
-        if ended? {
-            step.next = Next::Wait(due);
-        }
-        Ok(())
-    }
-
-    /// What comes next, with what was found so far.
-    fn find(&mut self, step: &mut Step) -> Result<(), Problem> {
-        if self.send_again(step)? {
-            return Ok(());
-        }
-        self.send_new(step)?;
-        if self.group.has_skipped() {
-            self.group.store()?;
-        }
-        Ok(())
-    }
-}
-
-impl Source for Worker {
-    fn step(&mut self) -> Step {
-        let mut step = Step::default();
-        if let Some(next) = self.group.ending() {
-            step.next = next;
-            return step;
-        }
-        if let Err(problem) = self.find(&mut step) {
-            if problem.status() == StatusCode::NOT_FOUND {
-                // The dataset was dropped, and the consumer with it.
-                self.group.end(Some(problem.clone()));
-            }
-            step.next = Next::Fail(problem);
-        }
-        step
-    }
-
-    fn listen(&self, wake: Arc<Wake>) -> Result<Vec<Listening>, Problem> {
-        let changes = self.group.dataset.changes(ChangesFrom::Now)?;
-        Ok(vec![
-            changes.listen(wake.clone())?,
-            self.group.news.listen(wake),
-        ])
-    }
-
-    fn place(&self) -> Option<String> {
-        self.place.map(|place| place.to_string())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.group.leave(self.number);
     }
 }

@@ -7,7 +7,9 @@
 
 mod consumers;
 mod group;
+mod id;
 mod source;
+mod worker;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub(crate) use consumers::{Consumers, Joining};
+pub(crate) use id::EventId;
 pub(crate) use source::{
     Event, Feed, Found, Next, STEP_TIME, Source, Step, change_json, condition, push_json,
 };

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker::changes::{Listening, Wake};
-use esker::{Change, ChangeKind, Changes, Dataset, Error, Expr, Key, KeyType, Record, Value};
+use esker::{
+    Change, ChangeKind, Changes, Dataset, Error, Expr, Key, KeyType, Position, Record, Value,
+};
 use esker_model::condition::Filter;
 
+use super::id::EventId;
 use crate::problem::Problem;
 
 /// A step ends when its events have this many bytes.
@@ -128,6 +131,25 @@ impl Feed {
         }
     }
 
+    /// The id of an event at a position.
+    pub(crate) fn id(&self, position: Position) -> EventId {
+        EventId::new(&self.dataset, position)
+    }
+
+    /// Where a reader continues that has every change so far.
+    pub(crate) fn place(&self) -> EventId {
+        self.id(self.changes.position())
+    }
+
+    /// The event of a change of this feed.
+    pub(crate) fn event(&self, change: &Change) -> Event {
+        Event {
+            id: self.id(change.position()).to_string(),
+            name: kind(change),
+            data: change_json(change, None),
+        }
+    }
+
     /// The next change that matches, if one is found before `until`.
     ///
     /// # Errors
@@ -201,15 +223,4 @@ pub(crate) fn change_json(change: &Change, fence: Option<&str>) -> Vec<u8> {
     }
     out.push(b'}');
     out
-}
-
-impl Event {
-    /// A change.
-    pub(crate) fn of(change: &Change) -> Event {
-        Event {
-            id: change.position().to_string(),
-            name: kind(change),
-            data: change_json(change, None),
-        }
-    }
 }

@@ -308,6 +308,19 @@ fn changes_are_those_of_a_folder_and_a_consumer_goes_on() {
 }
 
 #[test]
+fn a_server_with_long_queries_says_so() {
+    let said = |seconds: u64| {
+        let mut config = Config::default();
+        config.limits.query_time = Duration::from_secs(seconds);
+        let served = Served::with(config);
+        let reply = served.ask("GET /v1/datasets");
+        reply.header("esker-query-time").map(str::to_string)
+    };
+    assert_eq!(said(60), None);
+    assert_eq!(said(90), Some("90".to_string()));
+}
+
+#[test]
 fn a_feed_waits_for_the_next_change() {
     let (_served, _dir, [_, remote]) = pair();
     let dataset = remote.create_dataset("d", calls::def()).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker_server::Config;
+use esker_server::{Config, Role, TokenSettings, hash_of};
 use serde_json::{Value, json};
 
 use crate::common::{Served, encoded};
@@ -76,7 +76,7 @@ fn a_consumer_moves_by_acknowledgements_alone() {
     let mut events = Events::after(&served, &path, None);
     assert_eq!(keys(&events.take(3)), [5, 6, 7]);
     let unsent = Events::after(&served, CHANGES, None).begin();
-    let (history, _) = unsent.split_once('-').unwrap();
+    let (history, _) = unsent.rsplit_once('-').unwrap();
     let refused = acknowledge(&served, "mailer", &json!(format!("{history}-99999")));
     assert_eq!(refused.status, 400, "{}", refused.text());
     let forget = "DELETE /v1/datasets/visits/consumers/mailer";
@@ -90,6 +90,72 @@ fn a_consumer_moves_by_acknowledgements_alone() {
     );
     let reply = acknowledge(&served, "mailer", &json!(id(&first[3])));
     assert_eq!(reply.status, 404);
+}
+
+/// The folder of a store with the consumer `old`, which an earlier version made for the whole store.
+fn with_consumer_of_the_store() -> tempfile::TempDir {
+    let mut store: &[u8] =
+        include_bytes!("../../../records/tests/fixtures/consumer-of-the-store.store");
+    let dir = tempfile::tempdir().unwrap();
+    while let Some(end) = store.iter().position(|byte| *byte == b'\n') {
+        let (name, len) = std::str::from_utf8(&store[..end])
+            .unwrap()
+            .split_once(' ')
+            .unwrap();
+        let (bytes, next) = store[end + 1..].split_at(len.parse().unwrap());
+        let file = dir.path().join("db").join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+        store = next;
+    }
+    dir
+}
+
+#[test]
+fn a_consumer_of_the_whole_store_is_changed_by_writers_of_all_datasets_alone() {
+    let token = |name: &str, role, datasets: Option<&str>| TokenSettings {
+        name: name.to_string(),
+        sha256: hash_of(name),
+        role,
+        datasets: datasets.map(|one| vec![one.to_string()]),
+        topics: None,
+    };
+    let config = Config {
+        tokens: vec![
+            token("one", Role::Write, Some("one")),
+            token("all", Role::Write, None),
+        ],
+        ..Config::default()
+    };
+    let served = Served::over(with_consumer_of_the_store(), config);
+    let ask = |token: &str, ask: &str, body: &[u8]| {
+        let headers = [
+            ("authorization", token),
+            ("content-type", "application/json"),
+        ];
+        served.send(ask, &headers, body).status
+    };
+    let consume = br#"{"consumer": "old", "keep": 1000000}"#;
+    let (forget, feed) = (
+        "DELETE /v1/datasets/one/consumers/old",
+        "/v1/datasets/one/feed/consumers",
+    );
+    for refused in [
+        ask("Bearer one", forget, b""),
+        ask("Bearer one", &format!("DELETE {feed}/old"), b""),
+        ask("Bearer one", &format!("POST {feed}"), consume),
+    ] {
+        assert_eq!(refused, 403);
+    }
+    let changes = "/v1/datasets/one/changes?consumer=old";
+    let events = Events::open(&served, changes, &["authorization: Bearer one"]);
+    assert_eq!(events.status, 403);
+    // It is still there for those that may.
+    assert_eq!(ask("Bearer all", forget, b""), 204);
+    assert_eq!(ask("Bearer all", forget, b""), 404);
+    // A consumer of the dataset is its writers' own.
+    assert_eq!(ask("Bearer one", &format!("POST {feed}"), consume), 200);
+    assert_eq!(ask("Bearer one", forget, b""), 204);
 }
 
 #[test]
@@ -111,7 +177,7 @@ fn what_is_for_no_consumer_is_not_kept_for_it() {
             .as_str()
             .unwrap()
             .to_string();
-        position.split_once('-').unwrap().1.parse::<u64>().unwrap()
+        position.rsplit_once('-').unwrap().1.parse::<u64>().unwrap()
             >= first[0].data["seq"].as_u64().unwrap()
     });
 }

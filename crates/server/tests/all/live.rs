@@ -77,7 +77,7 @@ fn changes_come_as_the_command_line_prints_them() {
         json!({"seq": seq(2), "change": "delete", "key": 1})
     );
     for one in &found {
-        let (_, seq) = one.id.as_ref().unwrap().split_once('-').unwrap();
+        let (_, seq) = one.id.as_ref().unwrap().rsplit_once('-').unwrap();
         assert_eq!(seq, one.data["seq"].to_string());
     }
     let old = Events::after(&served, &format!("{CHANGES}?old=true&from=oldest"), None).take(3);
@@ -194,6 +194,46 @@ fn requests_that_cannot_be_served_are_problems_before_the_stream() {
     );
     let consumers = served.ask("GET /v1/datasets/other/consumers").value();
     assert_eq!(consumers["consumers"], json!([]));
+}
+
+#[test]
+fn an_event_of_another_dataset_is_no_place_to_continue() {
+    let served = served();
+    put(&served, 1, 1);
+    let of_visits = Events::after(&served, CHANGES, None).begin();
+    let other = "/v1/datasets/other/changes";
+    let of_other = Events::after(&served, other, None).begin();
+    let refused = |path: &str, header: &str| {
+        let headers: Vec<&str> = Some(header).into_iter().collect();
+        let mut events = Events::open(&served, path, &headers);
+        assert_eq!(events.status, 409, "{path}");
+        assert_eq!(events.problem()["type"], "other-dataset", "{path}");
+    };
+    let header = format!("last-event-id: {of_visits}");
+    let fence = "/v1/datasets/visits/fence?field=at&area=rect(0,0,1,1)";
+    refused(other, &header);
+    refused(&format!("{other}?consumer=one"), &header);
+    refused(&format!("{other}?from={of_visits}"), "x: y");
+    refused(fence, &format!("last-event-id: {of_other}"));
+    // A consumer with one connection is not moved past changes that it has not read.
+    let path = format!("{CHANGES}?consumer=one");
+    let begin = Events::after(&served, &path, None).begin();
+    put(&served, 2, 1);
+    let later = Events::after(&served, other, None).begin();
+    refused(&path, &format!("last-event-id: {later}"));
+    assert_eq!(consumer(&served, "one")["position"], json!(begin));
+    let ack = "POST /v1/datasets/visits/consumers/one/ack";
+    let reply = served.json(ack, &json!({ "id": later }));
+    assert_eq!(
+        (reply.status, reply.problem().as_str()),
+        (409, "other-dataset")
+    );
+    assert_eq!(consumer(&served, "one")["position"], json!(begin));
+    assert_eq!(keys(&Events::after(&served, &path, None).take(1)), [2]);
+    // One that gets the name later is another dataset.
+    assert_eq!(served.ask("DELETE /v1/datasets/visits").status, 204);
+    served.create("visits", json!({"key": "id:int", "old_records": true}));
+    refused(CHANGES, &header);
 }
 
 #[test]

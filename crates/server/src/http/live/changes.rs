@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
 use super::stream::Stream;
-use super::{changes_from, duration, last_event_id, position, sse};
+use super::{Begin, begin, duration, event_id, last_event_id, sse};
 use crate::access::Role;
 use crate::live::{
     Connection, Event, Feed, Found, Joining, Next, STEP_TIME, Source, Step, condition,
@@ -28,8 +28,8 @@ use crate::problem::Problem;
 #[into_params(parameter_in = Query)]
 pub(in super::super) struct ChangesParams {
     /// Where to begin: `now` (as without it), `oldest` in the log, or behind the write with this
-    /// sequence number or at this position. `Last-Event-ID` prevails. Of a consumer: where a new
-    /// one begins.
+    /// sequence number, behind the event with this id, or at this position. `Last-Event-ID`
+    /// prevails. Of a consumer: where a new one begins.
     from: Option<String>,
     /// Only changes whose new record meets this condition; with `old`, also those whose old record
     /// did. Without `old` there are no deletions then.
@@ -66,7 +66,7 @@ pub(in super::super) struct ChangesParams {
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json",
-         description = "The dataset has no old records; another history; the consumer is in use"),
+         description = "The dataset has no old records; an event of another dataset; another history; the consumer is in use"),
         (status = 410, body = Problem, content_type = "application/problem+json",
          description = "Changes from there on are not kept any more"),
         (status = 429, body = Problem, content_type = "application/problem+json"),
@@ -85,8 +85,8 @@ pub(in super::super) async fn changes(
         // The store keeps its log.
         caller.may(Role::Write, &dataset)?;
     }
-    let from = params.from.as_deref().map(changes_from).transpose()?;
-    let received = last_event_id(&headers)?.map(position).transpose()?;
+    let from = params.from.as_deref().map(begin).transpose()?;
+    let received = last_event_id(&headers)?.map(event_id).transpose()?;
     let admitted = params.condition.as_deref().map(condition).transpose()?;
     let old = params.old;
     let Some(name) = params.consumer else {
@@ -95,8 +95,8 @@ pub(in super::super) async fn changes(
                 "`keep` and `deadline` need `consumer`",
             ));
         }
-        let from = received.map(ChangesFrom::Position).or(from);
-        let from = from.unwrap_or(ChangesFrom::Now);
+        let from = received.map(Begin::Behind).or(from);
+        let from = from.unwrap_or(Begin::At(ChangesFrom::Now));
         let open = move |app: &Shared, stop: &esker::Stop| {
             let feed = feed(app, stop, &dataset, from, old, admitted.as_ref())?;
             Ok(ChangesSource(feed))
@@ -111,19 +111,20 @@ pub(in super::super) async fn changes(
     let deadline = deadline
         .map(|text| duration("deadline", text))
         .transpose()?;
-    let joining = Joining {
-        name,
-        from,
-        keep: keep.map(|keep| keep as u64),
-        condition: admitted,
-        with_old: old,
-        deadline,
-        received,
-    };
+    let by = caller.clone();
     let open = move |app: &Shared, _: &esker::Stop| {
         let handle = app.engine.handle(&esker::Stop::new());
         let dataset = handle.db().dataset::<Key>(&dataset)?;
-        (app.live.consumers.join(&dataset, joining))
+        let joining = Joining {
+            name,
+            from: from.map(|from| from.of(&dataset)).transpose()?,
+            keep: keep.map(|keep| keep as u64),
+            condition: admitted,
+            with_old: old,
+            deadline,
+            received: received.map(|id| id.position_in(&dataset)).transpose()?,
+        };
+        (app.live.consumers.join(&dataset, joining, &by))
             .map_err(|problem| with_advice(problem, &dataset.name()))
     };
     Ok(sse::answer(
@@ -152,13 +153,13 @@ pub(super) fn feed(
     app: &Shared,
     stop: &esker::Stop,
     dataset: &str,
-    from: ChangesFrom,
+    from: Begin,
     with_old: bool,
     condition: Option<&Expr>,
 ) -> Result<Feed, Problem> {
     let handle = app.engine.handle(stop);
     let dataset = handle.db().dataset::<Key>(dataset)?;
-    let mut changes = dataset.changes(from)?;
+    let mut changes = dataset.changes(from.of(&dataset)?)?;
     if with_old {
         changes = changes.with_old().map_err(|error| match error.kind() {
             ErrorKind::NoOldRecords => no_old_records(&dataset.name()),
@@ -173,7 +174,7 @@ struct ChangesSource(Feed);
 
 impl Source for ChangesSource {
     fn step(&mut self) -> Step {
-        read(&mut self.0, &mut |change| Some(Event::of(change)))
+        read(&mut self.0, &mut |feed, change| Some(feed.event(change)))
     }
 
     fn listen(&self, wake: Arc<Wake>) -> Result<Vec<Listening>, Problem> {
@@ -181,21 +182,21 @@ impl Source for ChangesSource {
     }
 
     fn place(&self) -> Option<String> {
-        Some(self.0.changes.position().to_string())
+        Some(self.0.place().to_string())
     }
 }
 
 /// One step: the events of changes.
 pub(super) fn read(
     feed: &mut Feed,
-    event: &mut dyn FnMut(&esker::Change) -> Option<Event>,
+    event: &mut dyn FnMut(&Feed, &esker::Change) -> Option<Event>,
 ) -> Step {
     let until = Instant::now() + STEP_TIME;
     let mut step = Step::default();
     while !step.is_full() && Instant::now() < until {
         match feed.next(until) {
             Ok(Found::Change(change)) => {
-                if let Some(event) = event(&change) {
+                if let Some(event) = event(feed, &change) {
                     step.push(event);
                 }
             }

@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 use super::super::app::Shared;
 use super::super::body::Document;
 use super::super::extract::{Reads, Segments, Writes};
-use super::position;
+use super::event_id;
+use crate::live::EventId;
 use crate::problem::Problem;
 
 /// The most changes of one acknowledgement.
@@ -26,7 +27,7 @@ pub(in super::super) struct ConsumerList {
 #[derive(Serialize, ToSchema)]
 pub(in super::super) struct Consumer {
     name: String,
-    /// Everything up to here is acknowledged.
+    /// Everything up to here is acknowledged: the id of an event.
     position: String,
     /// How much log is kept for it at most.
     keeps_bytes: u64,
@@ -65,7 +66,7 @@ pub(in super::super) async fn list(
             let activity = shared.live.consumers.activity(&of, &known.name);
             consumers.push(Consumer {
                 name: known.name,
-                position: known.position.to_string(),
+                position: EventId::new(&of, known.position).to_string(),
                 keeps_bytes: known.keeps_bytes,
                 lag_bytes: known.lag_bytes,
                 unread_seconds: known.unread_for.map(|age| age.as_secs()),
@@ -116,7 +117,7 @@ pub(in super::super) struct Acknowledged {
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json",
-         description = "The consumer has no connection; another process uses it"),
+         description = "The consumer has no connection; another process uses it; an event of another dataset"),
         (status = 415, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json")
     )
@@ -135,14 +136,16 @@ pub(in super::super) async fn acknowledge(
         let detail = format!("at most {MOST} changes are acknowledged at a time");
         return Err(Problem::bad_request(detail));
     }
-    let received = ids.iter().map(|id| position(id));
+    let received = ids.iter().map(|id| event_id(id));
     let received = received.collect::<Result<Vec<_>, _>>()?;
     let shared = app.clone();
     let done = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&dataset)?;
+        let received = received.iter().map(|id| id.position_in(&dataset));
+        let received = received.collect::<Result<Vec<_>, _>>()?;
         let consumers = &shared.live.consumers;
         let (acknowledged, position) = consumers.acknowledge(&dataset, &consumer, &received)?;
-        let position = position.to_string();
+        let position = EventId::new(&dataset, position).to_string();
         Ok(Acknowledged {
             acknowledged,
             position,
@@ -171,7 +174,7 @@ pub(in super::super) async fn forget(
     let shared = app.clone();
     let forgotten = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&dataset)?;
-        shared.live.consumers.forget(&dataset, &consumer)
+        shared.live.consumers.forget(&dataset, &consumer, &caller)
     });
     forgotten.await?;
     Ok(StatusCode::NO_CONTENT)

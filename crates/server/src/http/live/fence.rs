@@ -16,7 +16,7 @@ use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
 use super::changes::{feed, read};
 use super::stream::Stream;
-use super::{changes_from, last_event_id, position, sse};
+use super::{Begin, begin, event_id, last_event_id, sse};
 use crate::live::{Connection, Event, Feed, Source, Step, change_json, condition};
 use crate::problem::Problem;
 
@@ -67,7 +67,7 @@ fn events(text: Option<&str>) -> Result<BTreeSet<FenceEvent>, Problem> {
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json",
-         description = "The dataset has no old records; another history"),
+         description = "The dataset has no old records; an event of another dataset; another history"),
         (status = 410, body = Problem, content_type = "application/problem+json",
          description = "Changes from there on are not kept any more"),
         (status = 429, body = Problem, content_type = "application/problem+json"),
@@ -86,10 +86,10 @@ pub(in super::super) async fn fence(
     let area: AreaExpr = params.area.parse()?;
     let wanted = events(params.events.as_deref())?;
     let admitted = params.condition.as_deref().map(condition).transpose()?;
-    let from = params.from.as_deref().map(changes_from).transpose()?;
-    let received = last_event_id(&headers)?.map(position).transpose()?;
-    let from = received.map(ChangesFrom::Position).or(from);
-    let from = from.unwrap_or(ChangesFrom::Now);
+    let from = params.from.as_deref().map(begin).transpose()?;
+    let received = last_event_id(&headers)?.map(event_id).transpose()?;
+    let from = received.map(Begin::Behind).or(from);
+    let from = from.unwrap_or(Begin::At(ChangesFrom::Now));
     let open = move |app: &Shared, stop: &esker::Stop| {
         let feed = feed(app, stop, &dataset, from, true, None)?;
         let def = app.engine.handle(stop).db().dataset::<Key>(&dataset)?.def();
@@ -117,11 +117,11 @@ struct FenceSource {
 impl Source for FenceSource {
     fn step(&mut self) -> Step {
         let (fence, wanted) = (&self.fence, &self.wanted);
-        read(&mut self.feed, &mut |change| {
+        read(&mut self.feed, &mut |feed, change| {
             let event = fence.event(change).filter(|event| wanted.contains(event))?;
             let name = event.name();
             Some(Event {
-                id: change.position().to_string(),
+                id: feed.id(change.position()).to_string(),
                 name,
                 data: change_json(change, Some(name)),
             })
@@ -133,6 +133,6 @@ impl Source for FenceSource {
     }
 
     fn place(&self) -> Option<String> {
-        Some(self.feed.changes.position().to_string())
+        Some(self.feed.place().to_string())
     }
 }

@@ -14,9 +14,9 @@ pub(super) mod topics;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use esker::{ChangesFrom, Position, Seq};
+use esker::{ChangesFrom, Dataset, Key, Seq};
 
-use crate::live::Connection;
+use crate::live::{Connection, EventId};
 use crate::problem::Problem;
 
 /// The content type of server-sent events.
@@ -46,25 +46,55 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// A position, as the id of an event has it.
-fn position(text: &str) -> Result<Position, Problem> {
+/// The id of an event.
+fn event_id(text: &str) -> Result<EventId, Problem> {
     text.parse().map_err(Problem::bad_request)
 }
 
-/// Where changes begin: `now`, `oldest`, a sequence number or a position.
-fn changes_from(text: &str) -> Result<ChangesFrom, Problem> {
-    match text {
-        "now" => Ok(ChangesFrom::Now),
-        "oldest" => Ok(ChangesFrom::Oldest),
-        other => match other.parse::<Seq>() {
-            Ok(seq) => Ok(ChangesFrom::Seq(seq)),
-            Err(_) => other.parse().map(ChangesFrom::Position).map_err(|_| {
-                let detail =
-                    format!("from `{other}`: give now, oldest, a sequence number or a position");
-                Problem::bad_request(detail)
-            }),
-        },
+/// Where changes begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Begin {
+    /// A place in the log of any dataset.
+    At(ChangesFrom),
+    /// Behind an event.
+    Behind(EventId),
+}
+
+impl Begin {
+    /// Where the changes of a dataset begin.
+    ///
+    /// # Errors
+    /// 409 for an event of another dataset.
+    fn of(self, dataset: &Dataset<Key>) -> Result<ChangesFrom, Problem> {
+        Ok(match self {
+            Begin::At(from) => from,
+            Begin::Behind(id) => id.position_in(dataset)?.into(),
+        })
     }
+}
+
+/// Where changes begin: `now`, `oldest`, a sequence number, the id of an event, or a position.
+fn begin(text: &str) -> Result<Begin, Problem> {
+    let at = |from: ChangesFrom| Ok(Begin::At(from));
+    match text {
+        "now" => return at(ChangesFrom::Now),
+        "oldest" => return at(ChangesFrom::Oldest),
+        _ => {}
+    }
+    if let Ok(seq) = text.parse::<Seq>() {
+        return at(ChangesFrom::Seq(seq));
+    }
+    if let Ok(id) = text.parse() {
+        return Ok(Begin::Behind(id));
+    }
+    text.parse()
+        .map(|position| Begin::At(ChangesFrom::Position(position)))
+        .map_err(|_| {
+            let detail = format!(
+                "from `{text}`: give now, oldest, a sequence number, the id of an event or a position"
+            );
+            Problem::bad_request(detail)
+        })
 }
 
 /// A time such as `30s`.
@@ -75,19 +105,27 @@ fn duration(name: &str, text: &str) -> Result<std::time::Duration, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use esker::Position;
+
     use super::*;
 
     #[test]
     fn beginnings_of_changes_are_read() {
-        assert_eq!(changes_from("now").ok(), Some(ChangesFrom::Now));
-        assert_eq!(changes_from("oldest").ok(), Some(ChangesFrom::Oldest));
-        assert_eq!(changes_from("12").ok(), Some(ChangesFrom::Seq(12)));
+        let at = |from: ChangesFrom| Some(Begin::At(from));
+        assert_eq!(begin("now").ok(), at(ChangesFrom::Now));
+        assert_eq!(begin("oldest").ok(), at(ChangesFrom::Oldest));
+        assert_eq!(begin("12").ok(), at(ChangesFrom::Seq(12)));
         let position = Position {
             history: 7,
             seq: 12,
         };
-        let from = changes_from(&position.to_string()).ok();
-        assert_eq!(from, Some(ChangesFrom::Position(position)));
-        assert!(changes_from("then").is_err());
+        let from = begin(&position.to_string()).ok();
+        assert_eq!(from, at(ChangesFrom::Position(position)));
+        let id = EventId {
+            dataset: 3,
+            position,
+        };
+        assert_eq!(begin(&id.to_string()).ok(), Some(Begin::Behind(id)));
+        assert!(begin("then").is_err());
     }
 }
