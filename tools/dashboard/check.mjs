@@ -283,6 +283,82 @@ async function keys(browser, server) {
   });
 }
 
+/** The operation with this name, opened. */
+async function operation(page, name) {
+  const panel = page.locator(`#${name}`);
+  await panel.locator("summary").first().click();
+  await panel.locator("form").waitFor();
+  return panel;
+}
+
+async function reference(browser, server) {
+  for (const [theme, width] of [["light", 1400], ["dark", 1400], ["light", 390], ["dark", 390]]) {
+    await step(`the interface, ${theme}, ${width} pixels wide`, async () => {
+      const { page, errors, end } = await open(browser, server, { theme, width, height: 900, hash: "api" });
+      await page.locator("#operations details").first().waitFor();
+      await audit(page, "list");
+      await page.screenshot({ path: join(pictures, `api-${theme}-${width}.png`) });
+      for (const name of ["apply_batch", "find", "write"]) {
+        const panel = await operation(page, name);
+        await panel.scrollIntoViewIfNeeded();
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${name} is ${over} pixels too wide`);
+        await audit(page, name);
+        await panel.screenshot({ path: join(pictures, `api-${name}-${theme}-${width}.png`) });
+      }
+      assert.deepEqual(errors, []);
+      await end();
+    });
+  }
+  await step("every operation can be opened, and says what it needs", async () => {
+    const { page, errors, end } = await open(browser, server, { hash: "api" });
+    await page.locator("#operations details").first().waitFor();
+    const names = await page.locator("#operations > section > details").evaluateAll((all) => all.map(({ id }) => id));
+    assert.ok(names.length > 60, `${names.length}`);
+    await page.locator("#operations > section > details").evaluateAll((all) => { for (const one of all) one.open = true; });
+    await until(page, (count) => document.querySelectorAll("#operations .try .shell").length === count, names.length);
+    await audit(page, "all operations");
+    assert.deepEqual(errors, []);
+    await end();
+  });
+  await step("operations are found and sent by keys alone", async () => {
+    const { page, errors, end } = await open(browser, server, { hash: "api" });
+    await page.locator("#operations details").first().waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("create_dataset");
+    await until(page, () => document.querySelector("#found").textContent === "1 operations.");
+    await page.keyboard.press("Tab");
+    for (let count = 0; count < 10 && await page.evaluate(() => document.activeElement.tagName !== "SUMMARY"); count += 1) {
+      await page.keyboard.press("Tab");
+    }
+    await page.keyboard.press("Enter");
+    const panel = page.locator("#create_dataset");
+    await panel.locator("form").waitFor();
+    await panel.getByLabel("dataset").fill("tried it");
+    await page.keyboard.press("Enter");
+    await panel.locator(".result .bad").waitFor();
+    assert.match(await panel.locator(".result").innerText(), /^400[\s\S]*problem\+json[\s\S]*"bad-input"/);
+    await panel.getByLabel("dataset").fill("tried");
+    assert.match(await panel.locator(".shell").innerText(), /^curl -X PUT[\s\S]*\/v1\/datasets\/tried'[\s\S]*id:int/);
+    await page.keyboard.press("Enter");
+    await panel.locator(".result .good").waitFor();
+    assert.match(await panel.locator(".result").innerText(), /^201[\s\S]*"name": "tried"/);
+    await audit(page, "an answer");
+    await page.screenshot({ path: join(pictures, "api-answer.png"), fullPage: true });
+
+    await page.goto(`${server.url}/api#changes`);
+    const changes = page.locator("#changes");
+    await changes.getByLabel("dataset").fill("vehicles");
+    await changes.locator("#changes-from").fill("oldest");
+    await changes.getByRole("button", { name: "Send" }).click();
+    await until(page, () => document.querySelector("#changes .result pre")?.textContent.includes("event: put"));
+    await changes.getByRole("button", { name: "Stop" }).click();
+    await until(page, () => document.querySelector("#changes .result .status").textContent.endsWith("Stopped."));
+    assert.deepEqual(errors.filter((error) => !error.includes("400")), []);
+    await end();
+  });
+}
+
 async function tokens(browser) {
   const sha256 = createHash("sha256").update("secret").digest("hex");
   const parts = createHash("sha256").update("parts").digest("hex");
@@ -291,6 +367,24 @@ async function tokens(browser) {
   const server = await Server.start(program, settings);
   server.headers = { authorization: "Bearer secret" };
   await server.fill(2000);
+  await step("the interface has the token of the tab, and its commands have none", async () => {
+    const { page, errors, end } = await open(browser, server, { hash: "api" });
+    const panel = await operation(page, "list_datasets");
+    await panel.getByRole("button", { name: "Send" }).click();
+    await page.locator("#token-dialog[open]").waitFor();
+    await audit(page, "dialog of the interface");
+    await page.locator("#token").fill("secret");
+    await page.keyboard.press("Enter");
+    await panel.getByRole("button", { name: "Send" }).click();
+    await panel.locator(".result .good").waitFor();
+    const shell = await panel.locator(".shell").innerText();
+    assert.match(shell, /-H "authorization: Bearer \$ESKER_TOKEN"/);
+    assert.ok(!shell.includes("secret"), shell);
+    await page.goto(server.url);
+    await until(page, () => document.querySelector("#connection").dataset.state === "on");
+    assert.deepEqual(errors.filter((error) => !/401/.test(error)), []);
+    await end();
+  });
   await step("a token is asked for, and kept in the tab alone", async () => {
     const { page, errors, end } = await open(browser, server, {});
     await page.locator("#token-dialog[open]").waitFor();
@@ -337,6 +431,7 @@ try {
   await fence(browser, server);
   await keys(browser, server);
   await everyView(browser, server);
+  await reference(browser, server);
   await tokens(browser);
 } finally {
   await ending(browser, server);

@@ -1,6 +1,7 @@
 // The parts of the page that need no browser.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 
 const page = new URL("../../crates/server/src/dashboard/", import.meta.url);
@@ -9,6 +10,7 @@ const part = (name) => import(new URL(name, page));
 const { proposals } = await part("complete.js");
 const { History } = await part("metrics.js");
 const { events } = await part("sse.js");
+const { bodyOf, bodyText, commandOf, groups, kindOf, matches, members, pretty, requestOf } = await part("openapi.js");
 const { outlineOf, pointOf, pointPaths } = await part("points.js");
 const { age, bytes, duration, percent, short } = await part("units.js");
 
@@ -108,4 +110,77 @@ test("areas have outlines", () => {
   assert.deepEqual(outlineOf("polygon([[0,0],[9,0],[9,9],[0,0]])"), [[0, 0], [9, 0], [9, 9], [0, 0]]);
   assert.deepEqual(outlineOf('{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,0]]]}').length, 4);
   for (const text of ["", "rect(1,2,3)", "circle(a,b,c)", "polygon([[0,", "{}"]) assert.equal(outlineOf(text), undefined);
+});
+
+const description = {
+  tags: [{ name: "records", description: "Records" }, { name: "none", description: "" }],
+  paths: {
+    "/v1/{dataset}/{key}": {
+      put: { tags: ["records"], operationId: "put", summary: "Puts a record" },
+      get: { tags: ["records"], operationId: "get", summary: "Gets a record" },
+    },
+  },
+  components: {
+    schemas: {
+      Seq: { type: "integer" },
+      Write: { properties: { op: { $ref: "#/components/schemas/Op" }, seq: { oneOf: [{ $ref: "#/components/schemas/Seq" }, { type: "null" }] } }, required: ["op"] },
+      Op: { type: "string", enum: ["put", "delete"] },
+      Both: { allOf: [{ $ref: "#/components/schemas/Write" }, { properties: { n: { type: ["number", "null"], description: "A number" } } }] },
+    },
+  },
+};
+
+test("operations stand in the groups of the document", () => {
+  const [group, ...others] = groups(description);
+  assert.deepEqual(others, []);
+  assert.deepEqual(group.operations.map(({ method, operationId }) => [method, operationId]), [["get", "get"], ["put", "put"]]);
+  assert.ok(matches(group.operations[0], "GET key"));
+  assert.ok(!matches(group.operations[0], "puts"));
+});
+
+test("schemas are told in words", () => {
+  assert.equal(kindOf(description, { type: "array", items: { type: "string" } }), "list of string");
+  assert.deepEqual(members(description, { $ref: "#/components/schemas/Both" }), [
+    { name: "op", kind: '"put" or "delete"', required: true, description: "" },
+    { name: "seq", kind: "integer", required: false, description: "" },
+    { name: "n", kind: "number", required: false, description: "A number" },
+  ]);
+});
+
+test("a form becomes a request and a command", () => {
+  const operation = {
+    method: "put",
+    path: "/v1/{dataset}/{key}",
+    parameters: [
+      { name: "dataset", in: "path" },
+      { name: "key", in: "path" },
+      { name: "where", in: "query", schema: { type: "array" } },
+      { name: "limit", in: "query" },
+      { name: "if-match", in: "header" },
+    ],
+  };
+  const values = { dataset: "visits", key: "a/b?", where: "n > 5\nuser = 'ann'\n", limit: "", "if-match": '"3"' };
+  const request = requestOf(operation, values, { media: "application/json", body: "{\"it's\": 1}" });
+  assert.equal(request.path, "/v1/visits/a%2Fb%3F?where=n+%3E+5&where=user+%3D+%27ann%27");
+  assert.deepEqual(request.headers, { "if-match": '"3"', "content-type": "application/json" });
+  const command = commandOf("http://localhost:7700", request, true);
+  const run = (text) => execFileSync("bash", ["-c", `curl() { printf '%s\\n' "$@"; }\n${text}`], { encoding: "utf8", env: { ESKER_TOKEN: "from-the-shell" } });
+  assert.deepEqual(run(command).trimEnd().split("\n"), [
+    "-X", "PUT", `http://localhost:7700${request.path}`,
+    "-H", "authorization: Bearer from-the-shell", "-H", 'if-match: "3"', "-H", "content-type: application/json",
+    "--data-binary", "{\"it's\": 1}",
+  ]);
+  assert.ok(!commandOf("", request, false).includes("authorization"));
+  // Frames are bytes.
+  const frames = "application/x-esker-rows";
+  const text = bodyText(frames, 'D\u0002\u0000"');
+  assert.equal(bodyOf(frames, text), 'D\u0002\u0000"');
+  const binary = commandOf("", { method: "POST", path: "/", headers: {}, body: "D\u0002\u0000" }, false);
+  assert.match(binary, /^printf '\\104\\002\\000' \| curl/);
+});
+
+test("JSON is laid out unless digits would be lost", () => {
+  assert.equal(pretty('{"a":1}'), '{\n  "a": 1\n}');
+  assert.equal(pretty('{"a":12345678901234567890}'), '{"a":12345678901234567890}');
+  assert.equal(pretty("no JSON"), "no JSON");
 });

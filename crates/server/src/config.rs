@@ -112,7 +112,7 @@ pub struct Limits {
     /// The largest line of records that are streamed, in bytes.
     #[serde(deserialize_with = "size")]
     pub line: usize,
-    /// The largest headers of a request, in bytes.
+    /// The largest headers of a request together, in bytes; at least 8 KiB.
     #[serde(deserialize_with = "size")]
     pub headers: usize,
     /// How long a query may take.
@@ -126,6 +126,9 @@ pub struct Limits {
     pub subscriptions: usize,
     /// The most requests of a client address in a second; 0 is no limit.
     pub requests_per_second: u32,
+    /// The most requests with the tokens of one name in a second; 0 is no limit. Behind a proxy
+    /// all clients have its address.
+    pub token_requests_per_second: u32,
     /// How long a client may take for a request's headers, and be silent in the middle of a
     /// request.
     #[serde(deserialize_with = "duration")]
@@ -143,6 +146,7 @@ impl Default for Limits {
             connections: 20_000,
             subscriptions: 10_000,
             requests_per_second: 0,
+            token_requests_per_second: 0,
             idle: Duration::from_secs(30),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ use crate::config::Limits;
 use crate::http::Shared;
 use crate::live::Connection;
 use crate::problem::Problem;
-use crate::rates::Rates;
+use crate::rates::{Rates, network};
 use crate::tls::{Certificate, is_usual};
 
 /// How long requests may take to end once the server ends.
@@ -55,7 +55,7 @@ pub(crate) struct Connections {
     routes: Router,
     app: Shared,
     certificate: Option<Arc<Certificate>>,
-    rates: Arc<Rates>,
+    rates: Arc<Rates<IpAddr>>,
 }
 
 /// What each connection has.
@@ -135,6 +135,7 @@ impl Connections {
     fn sweep(&self) {
         self.app.pages.sweep();
         self.rates.sweep();
+        self.app.rates.sweep();
         if let Some(certificate) = self.certificate.clone() {
             tokio::task::spawn_blocking(move || certificate.refresh());
         }
@@ -211,7 +212,7 @@ impl Accepted {
 #[derive(Clone)]
 struct Routes {
     routes: Router,
-    rates: Arc<Rates>,
+    rates: Arc<Rates<IpAddr>>,
     peer: SocketAddr,
     /// Set at the first request.
     asked: Arc<AtomicBool>,
@@ -230,7 +231,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
         request.extensions_mut().insert(self.streams.clone());
         request.extensions_mut().insert(self.peer);
         self.asked.store(true, Ordering::Relaxed);
-        if let Err(seconds) = self.rates.check(self.peer.ip()) {
+        if let Err(seconds) = self.rates.check(&network(self.peer.ip())) {
             let problem = Problem::too_many("you make too many requests", seconds);
             return Either::Right(ready(Ok(problem.into_response())));
         }

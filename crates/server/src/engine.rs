@@ -70,7 +70,16 @@ impl Handle {
     /// 404; any read error.
     pub(crate) fn moment(&self, name: &str, snapshot: Option<&str>) -> Result<Moment, Problem> {
         Ok(match snapshot {
-            Some(at) => self.db.kept_snapshot(at)?.dataset::<Key>(name)?,
+            Some(at) => {
+                let kept = self.db.kept_snapshot(at)?;
+                let unknown = || {
+                    let name = at.to_string();
+                    Problem::from(Error::UnknownSnapshot { name })
+                };
+                // Whether there is a snapshot without its datasets is for those who see all.
+                (kept.dataset::<Key>(name))
+                    .map_err(|error| Problem::from(error).to_others(unknown()))?
+            }
             None => self.db.dataset::<Key>(name)?.snapshot(),
         })
     }

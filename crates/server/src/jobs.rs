@@ -263,6 +263,16 @@ impl Jobs {
         Ok(kept.job(id))
     }
 
+    /// A dataset has another name: its jobs are seen by those who see it by that name.
+    pub(crate) fn renamed(&self, from: &str, to: &str) {
+        let mut all = self.all.lock();
+        for kept in all.by_id.values_mut() {
+            if kept.purpose.dataset.as_deref() == Some(from) {
+                kept.purpose.dataset = Some(to.to_string());
+            }
+        }
+    }
+
     /// Cancels all: the server ends.
     pub(crate) fn cancel_all(&self) {
         let all = self.all.lock();

@@ -1,5 +1,7 @@
 //! Errors as HTTP answers: `application/problem+json` (RFC 9457).
 
+use std::path::Path;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -32,7 +34,17 @@ struct Details {
     more: Map<String, Value>,
     #[serde(skip)]
     retry_after: Option<u32>,
+    /// What callers without rights on the whole store are answered instead.
+    #[serde(skip)]
+    to_others: Option<Problem>,
+    /// Its cause is in the log.
+    #[serde(skip)]
+    is_logged: bool,
 }
+
+/// The problem for callers without rights on the whole store, as an extension of an answer.
+#[derive(Clone)]
+pub(crate) struct ToOthers(pub(crate) Problem);
 
 fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
@@ -47,6 +59,8 @@ impl Problem {
             detail: detail.into(),
             more: Map::new(),
             retry_after: None,
+            to_others: None,
+            is_logged: false,
         }))
     }
 
@@ -113,6 +127,12 @@ impl Problem {
         self
     }
 
+    /// The problem, in place of which callers without rights on the whole store get another.
+    pub(crate) fn to_others(mut self, other: Problem) -> Problem {
+        self.0.to_others = Some(other);
+        self
+    }
+
     /// What kind of problem it is.
     pub(crate) fn kind(&self) -> &str {
         &self.0.kind
@@ -161,6 +181,16 @@ fn status_and_kind(kind: ErrorKind) -> (StatusCode, &'static str) {
     }
 }
 
+/// The file or folder that an error names.
+fn path_of(error: &Error) -> Option<&Path> {
+    match error {
+        Error::Io { path, .. } | Error::DiskFull { path } => Some(path),
+        Error::Damaged { path, .. } => path.as_deref(),
+        Error::Locked { folder } | Error::NoStore { folder } => Some(folder),
+        _ => None,
+    }
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
         if let Error::UnknownDataset { name, .. } = &error {
@@ -172,7 +202,15 @@ impl From<Error> for Problem {
             return Problem::new(status, "too-slow", detail);
         }
         let (status, kind) = status_and_kind(error.kind());
-        let problem = Problem::new(status, kind, error.to_string());
+        let mut problem = Problem::new(status, kind, error.to_string());
+        if let Some(path) = path_of(&error) {
+            // Where the store lies is for those who run the server.
+            tracing::error!(kind, "{error}");
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let whole = path.display().to_string();
+            problem.0.detail = problem.0.detail.replace(&whole, &name);
+            problem.0.is_logged = true;
+        }
         match &error {
             Error::NotUnique(why) => problem
                 .with("dataset", why.dataset.clone())
@@ -201,10 +239,12 @@ impl From<esker::schema::ModelError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.0.status;
-        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        let is_ours = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
+        if is_ours && !self.0.is_logged {
             tracing::error!(kind = %self.0.kind, "{}", self.0.detail);
         }
         let retry_after = self.0.retry_after;
+        let to_others = self.0.to_others.clone();
         let mut response = (status, Json(json!(self))).into_response();
         let headers = response.headers_mut();
         let of_problems = HeaderValue::from_static("application/problem+json");
@@ -215,6 +255,43 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if let Some(other) = to_others {
+            response.extensions_mut().insert(ToOthers(other));
+        }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_without_its_folder() {
+        let path = std::path::PathBuf::from("/srv/secret/db/000017.table");
+        let source = Arc::new(io::Error::other("broken"));
+        for error in [
+            Error::Io {
+                path: path.clone(),
+                op: "read",
+                source,
+            },
+            Error::DiskFull { path: path.clone() },
+            Error::Damaged {
+                path: Some(path.clone()),
+                offset: Some(3),
+                what: "a block".to_string(),
+            },
+            Error::Locked { folder: path },
+        ] {
+            assert!(error.to_string().contains("/srv/secret/db/"), "{error}");
+            let problem = Problem::from(error);
+            let detail = problem.detail();
+            assert!(detail.contains("000017.table"), "{detail}");
+            assert!(!detail.contains("secret"), "{detail}");
+        }
     }
 }

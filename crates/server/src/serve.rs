@@ -21,6 +21,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::mqtt;
 use crate::pages::Pages;
+use crate::rates::Rates;
 use crate::tls::Certificate;
 
 /// The memory budget of the store, if the settings have none.
@@ -119,10 +120,11 @@ impl Server {
             live: Live::new(config.limits.subscriptions),
             tokens,
             limits: config.limits.clone(),
+            rates: Rates::new(config.limits.token_requests_per_second),
             metrics: Metrics::default(),
             logs_requests: config.log.requests,
             origins: config.cors.origins.clone(),
-            document: document().map_err(StartError::Settings)?,
+            document: document(config.needs_token()).map_err(StartError::Settings)?,
         });
         let mqtt = if config.has_mqtt() {
             let served = mqtt::start(&app, &config, doors).await;

@@ -1,9 +1,10 @@
 // The page: its views, the token, the colours, and the look at the server each second.
 
-import { Refused, dataset, get, setToken, text, token } from "./api.js";
+import { Refused, dataset, get, text } from "./api.js";
 import { Consumers } from "./consumers.js";
 import { Datasets } from "./datasets.js";
 import { byId } from "./dom.js";
+import { frame } from "./frame.js";
 import { Layers } from "./layers.js";
 import { Live } from "./live.js";
 import { History } from "./metrics.js";
@@ -142,44 +143,12 @@ async function learnCaller() {
   }
 }
 
-function askForToken() {
-  if (byId("token-dialog").open) return;
-  byId("token").value = "";
-  byId("token-forget").hidden = !token();
-  byId("token-dialog").showModal();
-}
-
-async function useToken(value) {
-  setToken(value);
+frame(async () => {
   state.isPartial = false;
-  byId("token-dialog").close();
   await learnCaller();
   look();
-}
-
-function setTheme(theme) {
-  if (theme === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  localStorage.setItem("esker-theme", theme);
-  dispatchEvent(new Event("esker-theme"));
-}
-
-let asked = false;
-addEventListener("esker-token-needed", () => {
-  // Once: a person may want to look at the page without one.
-  if (!asked) askForToken();
-  asked = true;
 });
 addEventListener("hashchange", route);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("esker-theme")));
-byId("token-button").addEventListener("click", askForToken);
-byId("token-forget").addEventListener("click", () => useToken(""));
-byId("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  useToken(byId("token").value.trim());
-});
-byId("theme").value = localStorage.getItem("esker-theme") ?? "auto";
-byId("theme").addEventListener("change", ({ target }) => setTheme(target.value));
 
 route();
 await learnCaller();

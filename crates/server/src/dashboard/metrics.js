@@ -7,7 +7,7 @@ const KEPT = 600;
 const WINDOW = 10;
 
 /** Routes that this page itself asks again and again. They would hide what others do. */
-const OWN = /^\/(metrics$|v1\/stat$|v1\/caller$|dashboard\/|$)|\/(levels|boxes|fields|stat|advise)$/;
+const OWN = /^\/(metrics$|api$|v1\/openapi\.json$|v1\/stat$|v1\/caller$|dashboard\/|$)|\/(levels|boxes|fields|stat|advise)$/;
 
 /** The labels and the value of each line of a metric. */
 function* lines(text, name) {

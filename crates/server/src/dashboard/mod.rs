@@ -1,5 +1,6 @@
-//! The dashboard: a page without a build step, embedded in the program, that uses the interface as
-//! any other client does. Its files need no token: the page asks for one.
+//! The dashboard, and the reference of the interface: pages without a build step, embedded in the
+//! program, that use the interface as any other client does. Their files need no token: the pages
+//! ask for one.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -21,6 +22,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       frame-ancestors 'none'";
 
 const PAGE: &str = "/";
+const REFERENCE: &str = "/api";
 const FILES: &str = "/dashboard/";
 
 /// A file of the page.
@@ -40,7 +42,9 @@ macro_rules! files {
 static ALL: LazyLock<Vec<File>> = LazyLock::new(|| {
     let files = files![
         "index.html",
+        "reference.html",
         "style.css",
+        "reference.css",
         "views.css",
         "app.js",
         "api.js",
@@ -49,15 +53,19 @@ static ALL: LazyLock<Vec<File>> = LazyLock::new(|| {
         "consumers.js",
         "datasets.js",
         "dom.js",
+        "frame.js",
         "jobs.js",
         "layers.js",
         "live.js",
         "map.js",
         "metrics.js",
+        "openapi.js",
+        "operation.js",
         "overview.js",
         "plan.js",
         "points.js",
         "query.js",
+        "reference.js",
         "sse.js",
         "theme.js",
         "units.js",
@@ -83,20 +91,25 @@ fn etag(body: &[u8]) -> String {
     text
 }
 
-/// True for the addresses of the page and its files.
+/// True for the addresses of the pages and their files.
 pub(crate) fn has(path: &str) -> bool {
-    path == PAGE || path.starts_with(FILES)
+    path == PAGE || path == REFERENCE || path.starts_with(FILES)
 }
 
-/// The routes of the page. They are no part of the interface that the OpenAPI document describes.
+/// The routes of the pages. They are no part of the interface that the OpenAPI document describes.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route(PAGE, get(page))
+        .route(REFERENCE, get(reference))
         .route(&format!("{FILES}{{*file}}"), get(file))
 }
 
 async fn page(headers: HeaderMap) -> Response {
     answer("index.html", &headers)
+}
+
+async fn reference(headers: HeaderMap) -> Response {
+    answer("reference.html", &headers)
 }
 
 async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {

@@ -11,6 +11,7 @@ use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
+use crate::rates::Rates;
 
 /// What handlers share.
 pub(crate) struct App {
@@ -23,6 +24,8 @@ pub(crate) struct App {
     pub(crate) live: Live,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
+    /// The requests of each token, by its name.
+    pub(crate) rates: Rates<String>,
     pub(crate) metrics: Metrics,
     pub(crate) logs_requests: bool,
     /// Origins whose pages may use the server.

@@ -20,11 +20,11 @@ use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 use tower_service::Service;
 
 use super::app::Shared;
-use super::{body, origin};
-use crate::access::Caller;
+use super::{body, etags, origin};
+use crate::access::{Caller, Role};
 use crate::dashboard;
 use crate::metrics::InFlight;
-use crate::problem::Problem;
+use crate::problem::{Problem, ToOthers};
 
 /// Routes that need no token.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/v1/openapi.json"];
@@ -60,16 +60,23 @@ struct Observed {
     begin: Instant,
     route: Option<MatchedPath>,
     method: axum::http::Method,
+    /// The name of the dataset in its address.
+    dataset: Option<String>,
     /// If requests are logged.
     path: Option<String>,
 }
 
 impl Observed {
     fn new(app: &Shared, request: &Request) -> Observed {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        let dataset = route
+            .as_ref()
+            .and_then(|route| dataset_of(route.as_str(), request.uri().path()));
         Observed {
             _in_flight: app.metrics.asked(),
             begin: Instant::now(),
-            route: request.extensions().get::<MatchedPath>().cloned(),
+            dataset: dataset.map(str::to_string),
+            route,
             method: request.method().clone(),
             path: app.logs_requests.then(|| request.uri().path().to_string()),
         }
@@ -78,7 +85,9 @@ impl Observed {
     fn answered(self, app: &Shared, response: &Response) {
         let (status, took) = (response.status().as_u16(), self.begin.elapsed());
         let (route, method) = (self.route.as_ref().map(MatchedPath::as_str), self.method);
-        app.metrics.answered(route, &method, status, took);
+        // Clients choose names: only those of datasets are measured.
+        let dataset = self.dataset.filter(|_| response.status().is_success());
+        app.metrics.answered(route, dataset, &method, status, took);
         if let Some(path) = self.path {
             let millis = took.as_secs_f64() * 1e3;
             tracing::info!(target: "requests", %method, path, status, millis);
@@ -86,20 +95,33 @@ impl Observed {
     }
 }
 
+/// The name of the dataset in a path, if its route has one.
+fn dataset_of<'p>(route: &str, path: &'p str) -> Option<&'p str> {
+    let mut segments = route.split('/').zip(path.split('/'));
+    segments.find_map(|(name, value)| (name == "{dataset}").then_some(value))
+}
+
 async fn passed(app: &Shared, mut request: Request, next: Next) -> Response {
     let accepted = accepted(request.headers());
+    let known = etags::plain(request.headers_mut());
     let caller = caller(app, &request);
     let response = match caller {
         Ok(caller) => {
+            let sees_all = caller.may_all(Role::Read).is_ok();
             request.extensions_mut().insert(caller);
-            match body::decoded(app.limits.idle, request) {
+            let mut response = match body::decoded(app.limits.idle, request) {
                 Ok(request) => next.run(request).await,
                 Err(problem) => problem.into_response(),
+            };
+            match response.extensions_mut().remove::<ToOthers>() {
+                Some(ToOthers(other)) if !sees_all => other.into_response(),
+                _ => response,
             }
         }
         Err(problem) => problem.into_response(),
     };
     let mut response = encoded(accepted, response).await;
+    etags::by_coding(&mut response, known.as_ref());
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CACHE_CONTROL, "no-cache"),
@@ -119,7 +141,8 @@ async fn passed(app: &Shared, mut request: Request, next: Next) -> Response {
 /// Who makes a request.
 ///
 /// # Errors
-/// 401 without a token where one is needed; 403 for the page of another origin.
+/// 401 without a token where one is needed; 403 for the page of another origin; 429 for too many
+/// requests with a token.
 fn caller(app: &Shared, request: &Request) -> Result<Caller, Problem> {
     let path = request.uri().path();
     if app.tokens.is_empty() {
@@ -131,7 +154,13 @@ fn caller(app: &Shared, request: &Request) -> Result<Caller, Problem> {
         return Ok(Caller::anyone());
     }
     match bearer(request.headers()).and_then(|token| app.tokens.caller(token)) {
-        Some(caller) => Ok(caller),
+        Some(caller) => match app.rates.check(&caller.grant().name) {
+            Ok(()) => Ok(caller),
+            Err(seconds) => {
+                let detail = "requests with this token are too many";
+                Err(Problem::too_many(detail, seconds))
+            }
+        },
         None if OPEN.contains(&path) || dashboard::has(path) => Ok(Caller::stranger()),
         None => {
             let detail = "this server needs a token: Authorization: Bearer TOKEN";

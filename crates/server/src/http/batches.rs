@@ -92,12 +92,14 @@ pub(super) struct Applied {
 /// Applies writes to any datasets together, or none of them. They are durable with the answer.
 #[utoipa::path(post, path = "/v1/batch", tag = "records", request_body = Batch,
     responses(
-        (status = 200, body = Applied)
+        (status = 200, body = Applied),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+         description = "There is no such dataset, or not for this token")
     ))]
 pub(super) async fn write(
     State(app): State<Shared>,
     AnyWriter(caller): AnyWriter,
-    Document(Batch { writes }): Document<Batch>,
+    Document(Batch { writes }, _): Document<Batch>,
 ) -> Result<Json<Applied>, Problem> {
     for write in &writes {
         caller.may(Role::Write, &write.dataset)?;

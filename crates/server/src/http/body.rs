@@ -36,7 +36,7 @@ const PARSED_HERE: usize = 32 << 10;
 /// The bytes of a body.
 pub(super) struct Body {
     pub(super) bytes: Bytes,
-    _held: Option<OwnedSemaphorePermit>,
+    held: Option<OwnedSemaphorePermit>,
 }
 
 fn too_large(most: usize) -> Problem {
@@ -80,13 +80,21 @@ impl FromRequest<Shared> for Body {
         }
         Ok(Body {
             bytes: bytes.freeze(),
-            _held: held,
+            held,
         })
     }
 }
 
-/// A JSON document.
-pub(super) struct Document<T>(pub(super) T);
+/// A JSON document, and its share of the bodies' bound, which it has as long as its handler.
+pub(super) struct Document<T>(
+    pub(super) T,
+    #[expect(dead_code, reason = "it counts until it is dropped")] pub(super) Held,
+);
+
+/// A share of the bodies' bound.
+pub(super) struct Held(
+    #[expect(dead_code, reason = "it counts until it is dropped")] Option<OwnedSemaphorePermit>,
+);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Document<T> {
     type Rejection = Problem;
@@ -97,16 +105,18 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Document<T> {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Problem::new(status, "no-document", detail));
         }
-        let body = Body::from_request(request, app).await?;
-        if body.bytes.len() <= PARSED_HERE {
-            return Ok(Document(parsed(&body)?));
+        let Body { bytes, held } = Body::from_request(request, app).await?;
+        let held = Held(held);
+        if bytes.len() <= PARSED_HERE {
+            return Ok(Document(parsed(&bytes)?, held));
         }
-        Ok(Document(app.engine.step(move || parsed(&body)).await?))
+        let parsed = app.engine.step(move || Ok(Document(parsed(&bytes)?, held)));
+        parsed.await
     }
 }
 
-fn parsed<T: DeserializeOwned>(body: &Body) -> Result<T, Problem> {
-    serde_json::from_slice(&body.bytes).map_err(|error| {
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| {
         let status = match error.classify() {
             Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_REQUEST,

@@ -89,7 +89,7 @@ pub(super) async fn create(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-    Document(definition): Document<DefinitionDocument>,
+    Document(definition, _): Document<DefinitionDocument>,
 ) -> Result<(StatusCode, Json<Dataset>), Problem> {
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, "create dataset");
     let created = app.engine.run(move |handle| {
@@ -145,11 +145,16 @@ pub(super) async fn rename(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-    Document(Rename { to }): Document<Rename>,
+    Document(Rename { to }, _): Document<Rename>,
 ) -> Result<StatusCode, Problem> {
     caller.may(Role::Admin, &to)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, to, "rename dataset");
-    let renamed = (app.engine).run(move |handle| Ok(handle.store().rename_dataset(&name, &to)?));
+    let shared = app.clone();
+    let renamed = app.engine.run(move |handle| {
+        handle.store().rename_dataset(&name, &to)?;
+        shared.jobs.renamed(&name, &to);
+        Ok(())
+    });
     renamed.await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -93,7 +93,7 @@ fn record(of: Option<&Record>, frame: &mut Vec<u8>) -> Result<(), Problem> {
 
 /// The changes of a dataset behind a position, or, if there are none yet, the first that comes
 /// within a time. For the client of Esker; its crate describes the frames (`wire`).
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/feed", tag = "queries",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/feed", tag = "client",
     params(("dataset" = String, Path)),
     request_body(content = Object, description = "`{\"from\": \"oldest\", \"wait_ms\": 1000}`"),
     responses(
@@ -107,7 +107,7 @@ pub(super) async fn poll(
     State(app): State<Shared>,
     _: Reads,
     Segments(name): Segments<String>,
-    Document(poll): Document<Poll>,
+    Document(poll, _): Document<Poll>,
 ) -> Result<Response, Problem> {
     let from = poll.from.read().map_err(Problem::bad_request)?;
     let until = Instant::now() + Duration::from_millis(poll.wait_ms).min(LONGEST);
@@ -173,7 +173,7 @@ pub(super) struct Consumed {
 }
 
 /// Makes a named consumer of changes, for which the log is kept, or moves its position.
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/feed/consumers", tag = "queries",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/feed/consumers", tag = "client",
     params(("dataset" = String, Path)), request_body = Consume,
     responses(
         (status = 200, body = Consumed),
@@ -183,7 +183,7 @@ pub(super) async fn consume(
     State(app): State<Shared>,
     Writes(caller): Writes,
     Segments(name): Segments<String>,
-    Document(asked): Document<Consume>,
+    Document(asked, _): Document<Consume>,
 ) -> Result<Json<Consumed>, Problem> {
     let from = asked.from.map(|from| from.read());
     let from: Option<ChangesFrom> = from.transpose().map_err(Problem::bad_request)?;
@@ -249,7 +249,7 @@ pub(super) async fn consumers(
 }
 
 /// Forgets a consumer of changes.
-#[utoipa::path(delete, path = "/v1/datasets/{dataset}/feed/consumers/{consumer}", tag = "queries",
+#[utoipa::path(delete, path = "/v1/datasets/{dataset}/feed/consumers/{consumer}", tag = "client",
     params(("dataset" = String, Path), ("consumer" = String, Path)),
     responses(
         (status = 204, description = "Forgotten")
@@ -259,6 +259,7 @@ pub(super) async fn forget(
     Writes(caller): Writes,
     Segments((name, consumer)): Segments<(String, String)>,
 ) -> Result<StatusCode, Problem> {
+    tracing::info!(target: "audit", caller = caller.name(), dataset = name, consumer, "forget consumer");
     let shared = app.clone();
     let forgotten = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&name)?;

@@ -117,7 +117,7 @@ impl FindParams {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Page {
     /// The records, in their order; of a request for keys alone, the keys.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<Value>)]
     records: Vec<Box<RawValue>>,
     /// The token of the next page (`after`), if there may be one. It is valid for 60 s.
     next: Option<String>,
@@ -155,7 +155,7 @@ pub(super) async fn find(
     answer(app, &caller, dataset, &headers, params).await
 }
 
-/// Records by conditions, as `GET .../records`, with the parameters as a document: for conditions
+/// Records by conditions, with the parameters as a document. As `GET .../records`, for conditions
 /// that are too long for an address.
 #[utoipa::path(
     post, path = "/v1/datasets/{dataset}/query", tag = "queries",
@@ -170,7 +170,7 @@ pub(super) async fn query(
     Reads(caller): Reads,
     Segments(dataset): Segments<String>,
     headers: HeaderMap,
-    Document(params): Document<FindParams>,
+    Document(params, _): Document<FindParams>,
 ) -> Result<Response, Problem> {
     answer(app, &caller, dataset, &headers, params).await
 }

@@ -126,7 +126,7 @@ pub(super) async fn change_index(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-    Document(change): Document<ChangeIndex>,
+    Document(change, _): Document<ChangeIndex>,
 ) -> Result<Response, Problem> {
     exists(&app, &name).await?;
     let change = Change::new(&change)?;
@@ -190,7 +190,7 @@ pub(super) async fn set_maintenance(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-    Document(SetMaintenance { strategy }): Document<SetMaintenance>,
+    Document(SetMaintenance { strategy }, _): Document<SetMaintenance>,
 ) -> Result<Response, Problem> {
     exists(&app, &name).await?;
     let strategy: Option<Maintenance> = match strategy.as_str() {
@@ -338,7 +338,7 @@ pub(super) struct Backup {
 pub(super) async fn back_up(
     State(app): State<Shared>,
     caller: Caller,
-    Document(Backup { name }): Document<Backup>,
+    Document(Backup { name }, _): Document<Backup>,
 ) -> Result<Response, Problem> {
     caller.may_all(Role::Admin)?;
     let Some(folder) = &app.backups else {

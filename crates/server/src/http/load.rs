@@ -1,5 +1,7 @@
 //! Records in bulk: NDJSON that is read while it arrives, in bounded memory.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::State;
@@ -9,12 +11,14 @@ use esker::{Key, Stop, WriteBatch};
 use esker_import::{BATCH_BYTES, BATCH_RECORDS, is_of_record};
 use futures_util::StreamExt;
 use memchr::memchr;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::app::Shared;
 use super::body::broken;
 use super::extract::{Params, Segments, Writes};
+use crate::engine::Handle;
 use crate::problem::Problem;
 
 /// The rejected lines that a report names.
@@ -80,15 +84,25 @@ pub(super) async fn load(
 ) -> Result<Json<Report>, Problem> {
     let ends = app.engine.lasting_request();
     let handle = app.engine.handle(&ends.stop());
-    let opened = (app.engine).step(move || Ok(handle.db().dataset::<Key>(&dataset)?));
-    let mut load = Load {
+    // What was written is made durable also when the time of the writes is over.
+    let lasting = app.engine.handle(&Stop::new());
+    let opened = app.engine.step(move || {
+        let open = |handle: &Handle| handle.db().dataset::<Key>(&dataset);
+        Ok((open(&handle)?, open(&lasting)?))
+    });
+    let (dataset, lasting) = opened.await?;
+    let ending = Ending {
         app: app.clone(),
-        dataset: opened.await?,
+        dataset: lasting,
+        report: Arc::default(),
+    };
+    let mut load = Load {
+        dataset,
         params,
-        report: Report::default(),
-        stop: ends.stop(),
+        report: ending.report.clone(),
         line: 0,
     };
+    let stop = ends.stop();
     let mut lines = Lines::new(body.into_data_stream(), app.limits.line);
     loop {
         let (batch, failure) = match lines.batch().await {
@@ -97,76 +111,79 @@ pub(super) async fn load(
         };
         let is_last = batch.is_empty();
         if !is_last {
-            let written = load.write(batch).await?;
-            load = written.load;
-            if let Err(problem) = written.result {
-                return Err(load.failed(problem).await);
+            let step = app.engine.next_step(&stop, move || {
+                let result = load.lines(&batch);
+                Ok((load, result))
+            });
+            match step.await {
+                Ok((written, Ok(()))) => load = written,
+                Ok((_, Err(problem))) | Err(problem) => {
+                    return Err(ending.failed(problem).await);
+                }
             }
         }
         if let Some(problem) = failure {
-            return Err(load.failed(problem).await);
+            return Err(ending.failed(problem).await);
         }
-        if params.strict && load.report.rejected > 0 {
+        if params.strict && ending.report.lock().rejected > 0 {
             let detail = "a line is no record of the dataset";
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Err(load.failed(Problem::new(status, "rejected", detail)).await);
+            return Err(ending
+                .failed(Problem::new(status, "rejected", detail))
+                .await);
         }
         if is_last {
             break;
         }
     }
-    load.sync().await?;
-    Ok(Json(load.report))
+    ending.sync().await?;
+    let report = std::mem::take(&mut *ending.report.lock());
+    Ok(Json(report))
 }
 
 /// A load in progress.
 struct Load {
-    app: Shared,
     dataset: esker::Dataset,
     params: LoadParams,
-    report: Report,
-    /// Ends with the request.
-    stop: Stop,
+    report: Arc<Mutex<Report>>,
     /// The last line that was read.
     line: u64,
 }
 
-/// What became of a batch.
-struct Written {
-    load: Load,
-    result: Result<(), Problem>,
+/// The end of a load: it has the report also of writes that took too long.
+struct Ending {
+    app: Shared,
+    dataset: esker::Dataset,
+    report: Arc<Mutex<Report>>,
 }
 
-impl Load {
+impl Ending {
     /// Makes what was loaded durable.
     async fn sync(&self) -> Result<(), Problem> {
         let dataset = self.dataset.clone();
-        let synced = (self.app.engine).next_step(&self.stop, move || Ok(dataset.sync()?));
-        synced.await
+        let synced = (self.app.engine).step_in_turn(move || dataset.sync());
+        Ok(synced.await??)
     }
 
-    /// The problem that ends the load, with a report of what is stored durably.
+    /// The problem that ends the load, with a report of what is stored durably. Where the writes
+    /// took too long, the batch that was running may be stored beyond the report.
     async fn failed(&self, problem: Problem) -> Problem {
         let problem = match self.sync().await {
             Ok(()) => problem,
-            Err(failed) => failed.with("durable", false),
+            Err(failed) => {
+                tracing::error!("a load cannot be made durable: {}", failed.detail());
+                problem.with("durable", false)
+            }
         };
-        match serde_json::to_value(&self.report) {
+        let report = serde_json::to_value(&*self.report.lock());
+        match report {
             Ok(report) => problem.with("report", report),
             Err(_) => problem,
         }
     }
+}
 
-    /// Writes a batch of lines on the engine's threads.
-    async fn write(mut self, lines: Vec<Bytes>) -> Result<Written, Problem> {
-        let (app, stop) = (self.app.clone(), self.stop.clone());
-        let step = app.engine.next_step(&stop, move || {
-            let result = self.lines(&lines);
-            Ok(Written { load: self, result })
-        });
-        step.await
-    }
-
+impl Load {
     fn lines(&mut self, lines: &[Bytes]) -> Result<(), Problem> {
         let mut batch = self.dataset.batch();
         let mut waiting: Vec<(u64, &Bytes)> = Vec::new();
@@ -179,7 +196,7 @@ impl Load {
             match added {
                 Ok(()) => waiting.push((self.line, line)),
                 Err(error) if is_of_record(&error) => {
-                    self.report.reject(self.line, error.to_string());
+                    self.report.lock().reject(self.line, error.to_string());
                     if self.params.strict {
                         break;
                     }
@@ -191,7 +208,7 @@ impl Load {
         batch.durability(esker::Durability::Os);
         let records = waiting.len() as u64;
         match batch.commit() {
-            Ok(()) => self.report.loaded += records,
+            Ok(()) => self.report.lock().loaded += records,
             Err(error) if is_refused(&error) => self.one_by_one(&waiting)?,
             Err(error) => return Err(error.into()),
         }
@@ -213,9 +230,9 @@ impl Load {
             batch.durability(esker::Durability::Os);
             let added = self.add(&mut batch, line);
             match added.and_then(|()| batch.commit()) {
-                Ok(()) => self.report.loaded += 1,
+                Ok(()) => self.report.lock().loaded += 1,
                 Err(error) if is_refused(&error) => {
-                    self.report.reject(*number, error.to_string());
+                    self.report.lock().reject(*number, error.to_string());
                     if self.params.strict {
                         break;
                     }

@@ -7,6 +7,8 @@ mod bodies;
 mod body;
 mod datasets;
 mod document;
+mod etags;
+mod examples;
 mod extract;
 mod feed;
 mod find;

@@ -41,7 +41,7 @@ pub(super) struct Taken {
 }
 
 /// Keeps a dataset as it is now, or in a named snapshot, for several reads.
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/moments", tag = "queries",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/moments", tag = "client",
     params(("dataset" = String, Path)), request_body = Take,
     responses(
         (status = 200, body = Taken)
@@ -50,7 +50,7 @@ pub(super) async fn take(
     State(app): State<Shared>,
     Reads(caller): Reads,
     Segments(dataset): Segments<String>,
-    Document(Take { snapshot }): Document<Take>,
+    Document(Take { snapshot }, _): Document<Take>,
 ) -> Result<Json<Taken>, Problem> {
     let taken = (app.engine).run(move |handle| handle.moment(&dataset, snapshot.as_deref()));
     let moment = taken.await?;
@@ -68,7 +68,7 @@ fn seen(app: &Shared, caller: &Caller, name: &str) -> Result<(u64, Moment), Prob
 }
 
 /// Keeps a moment for 60 s more.
-#[utoipa::path(put, path = "/v1/moments/{moment}", tag = "queries",
+#[utoipa::path(put, path = "/v1/moments/{moment}", tag = "client",
     params(("moment" = String, Path)),
     responses(
         (status = 204, description = "Kept"),
@@ -84,7 +84,7 @@ pub(super) async fn renew(
 }
 
 /// Ends a moment.
-#[utoipa::path(delete, path = "/v1/moments/{moment}", tag = "queries",
+#[utoipa::path(delete, path = "/v1/moments/{moment}", tag = "client",
     params(("moment" = String, Path)),
     responses(
         (status = 204, description = "Ended"),
@@ -102,7 +102,7 @@ pub(super) async fn end(
 
 /// Reads a dataset, and answers with frames: `{"at": "now", "read": {"find": {"request": {...}}}}`.
 /// For the client of Esker; its crate describes the documents and the frames (`wire`).
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/read", tag = "queries",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/read", tag = "client",
     params(("dataset" = String, Path)),
     request_body(content = Object, description = "What is read, and when"),
     responses(
@@ -114,7 +114,7 @@ pub(super) async fn read(
     State(app): State<Shared>,
     Reads(caller): Reads,
     Segments(dataset): Segments<String>,
-    Document(ReadAt { at, read }): Document<ReadAt>,
+    Document(ReadAt { at, read }, _): Document<ReadAt>,
 ) -> Result<Response, Problem> {
     let kept = match &at {
         At::Moment(name) => Some(seen(&app, &caller, name)?.1),

@@ -153,6 +153,8 @@ pub(super) async fn patch(
     let changed = app.engine.run(move |handle| {
         let dataset = handle.db().dataset::<Key>(&dataset)?;
         let key = dataset.parse_key(&key)?;
+        // What is no patch is said before the record is looked at.
+        merge_patch(None, &body.bytes).map_err(Problem::bad_request)?;
         changed(&dataset, &key, &expected, &mut |old| {
             let merged = merge_patch(old.map(Record::json), &body.bytes);
             let merged = merged.map_err(Problem::bad_request)?;

@@ -98,11 +98,10 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(system::document))
 }
 
-/// The OpenAPI document of the routes.
-pub(crate) fn document() -> Result<String, String> {
-    let (_, document) = routes().split_for_parts();
-    let document = super::document::complete(document);
-    document.to_json().map_err(|error| error.to_string())
+/// The OpenAPI document of the routes. `has_tokens` is true if the server needs tokens.
+pub(crate) fn document(has_tokens: bool) -> Result<String, String> {
+    let document = super::document::complete(routes(), has_tokens)?;
+    serde_json::to_string(&document).map_err(|error| error.to_string())
 }
 
 /// The router of a server. `sockets` are routes that find out by themselves who calls.

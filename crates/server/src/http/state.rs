@@ -98,7 +98,7 @@ pub(super) async fn advise_for(
     State(app): State<Shared>,
     caller: Caller,
     Segments(name): Segments<String>,
-    Document(Advise { mix }): Document<Advise>,
+    Document(Advise { mix }, _): Document<Advise>,
 ) -> Result<Json<Value>, Problem> {
     caller.may(Role::Read, &name)?;
     let advice =
@@ -179,7 +179,7 @@ pub(super) async fn set_ttl(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-    Document(Ttl { ttl }): Document<Ttl>,
+    Document(Ttl { ttl }, _): Document<Ttl>,
 ) -> Result<StatusCode, Problem> {
     let read = |text: &String| parse_duration(text).map_err(Problem::bad_request);
     let ttl: Option<Duration> = ttl.as_ref().map(read).transpose()?;
@@ -289,9 +289,11 @@ pub(super) async fn snapshot_datasets(
     let listed = app.engine.run(move |handle| {
         let names = handle.store().dataset_names_at(&name)?.into_iter();
         let seen = names.filter(|name| caller.sees(name));
-        Ok(SnapshotDatasets {
-            datasets: seen.map(|name| Named { name }).collect(),
-        })
+        let datasets: Vec<Named> = seen.map(|name| Named { name }).collect();
+        if datasets.is_empty() && caller.may_all(Role::Read).is_err() {
+            return Err(esker::Error::UnknownSnapshot { name }.into());
+        }
+        Ok(SnapshotDatasets { datasets })
     });
     Ok(Json(listed.await?))
 }

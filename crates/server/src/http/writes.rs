@@ -56,7 +56,7 @@ pub(super) struct Written {
 
 /// Applies a batch of frames to a dataset, all or nothing. For the client of Esker; its crate
 /// describes the frames (`wire`). Programs in other languages use `/v1/batch`.
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/write", tag = "records",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/write", tag = "client",
     params(("dataset" = String, Path), WriteParams),
     request_body(content = String, content_type = FRAMES),
     responses(
@@ -138,7 +138,7 @@ fn add(
 
 /// Deletes the records that meet a condition, and answers with frames: the number so far, again
 /// and again. A client that goes ends the deletion.
-#[utoipa::path(post, path = "/v1/datasets/{dataset}/delete-where", tag = "records",
+#[utoipa::path(post, path = "/v1/datasets/{dataset}/delete-where", tag = "client",
     params(("dataset" = String, Path)),
     request_body(content = Object, description = "`{\"condition\": \"n > 5\"}`"),
     responses(
@@ -148,7 +148,7 @@ pub(super) async fn delete_where(
     State(app): State<Shared>,
     _: Writes,
     Segments(name): Segments<String>,
-    Document(DeleteWhere { condition }): Document<DeleteWhere>,
+    Document(DeleteWhere { condition }, _): Document<DeleteWhere>,
 ) -> Result<Response, Problem> {
     let ends = app.engine.lasting_request();
     rows::called_back(app, ends, move |handle: &Handle, sink| {
@@ -188,7 +188,7 @@ pub(super) struct Notes {
 }
 
 /// The notes that programs have stored with the records of a dataset.
-#[utoipa::path(get, path = "/v1/datasets/{dataset}/notes", tag = "records",
+#[utoipa::path(get, path = "/v1/datasets/{dataset}/notes", tag = "client",
     params(("dataset" = String, Path)),
     responses(
         (status = 200, body = Notes)
@@ -245,7 +245,7 @@ pub(super) struct Layout {
 }
 
 /// The definition of a dataset in full, and the change of an index that is not complete.
-#[utoipa::path(get, path = "/v1/datasets/{dataset}/layout", tag = "datasets",
+#[utoipa::path(get, path = "/v1/datasets/{dataset}/layout", tag = "client",
     params(("dataset" = String, Path)),
     responses(
         (status = 200, body = Layout)

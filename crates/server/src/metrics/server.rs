@@ -1,12 +1,14 @@
 //! What the server measures beside MQTT: its requests as they are answered, and the
 //! store's own counters when they are asked for.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::Method;
 use esker::stats::{StoreStats, TreeStats};
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
@@ -35,7 +37,15 @@ struct Answered {
 struct Asked {
     route: String,
     method: &'static str,
+    /// The dataset in its address; empty without one.
+    dataset: String,
 }
+
+/// The most datasets whose times are measured one by one: each has some series for each route.
+const DATASETS: usize = 200;
+
+/// The label of all further datasets.
+const OTHER: &str = "other";
 
 /// What the server measures while it runs.
 pub(crate) struct Metrics {
@@ -44,6 +54,8 @@ pub(crate) struct Metrics {
     seconds: Family<Asked, Histogram, fn() -> Histogram>,
     /// Requests whose answers have not begun.
     in_flight: Gauge,
+    /// The datasets that have labels.
+    datasets: RwLock<HashSet<String>>,
     /// Connections of HTTP that are open.
     pub(crate) connections: Gauge,
     /// Connections that were refused, because there were too many.
@@ -69,7 +81,7 @@ impl Default for Metrics {
         );
         registry.register_with_unit(
             "http_request",
-            "The time until an answer begins",
+            "The time until an answer begins, by route and dataset",
             Unit::Seconds,
             seconds.clone(),
         );
@@ -96,6 +108,7 @@ impl Default for Metrics {
             requests,
             seconds,
             in_flight,
+            datasets: RwLock::default(),
             connections,
             refused,
         }
@@ -118,10 +131,12 @@ impl Metrics {
         InFlight(self.in_flight.clone())
     }
 
-    /// Counts a request. `route` is `None` for an address without a route.
+    /// Counts a request. `route` is `None` for an address without a route, `dataset` for one
+    /// without a dataset.
     pub(crate) fn answered(
         &self,
         route: Option<&str>,
+        dataset: Option<String>,
         method: &Method,
         status: u16,
         took: Duration,
@@ -136,6 +151,7 @@ impl Metrics {
         let asked = Asked {
             route: route.clone(),
             method,
+            dataset: dataset.map_or_else(String::new, |name| self.label(name)),
         };
         self.seconds
             .get_or_create(&asked)
@@ -146,6 +162,19 @@ impl Metrics {
             status,
         };
         self.requests.get_or_create(&answered).inc();
+    }
+
+    /// The label of a dataset.
+    fn label(&self, dataset: String) -> String {
+        if self.datasets.read().contains(&dataset) {
+            return dataset;
+        }
+        let mut known = self.datasets.write();
+        if known.len() >= DATASETS && !known.contains(&dataset) {
+            return OTHER.to_string();
+        }
+        known.insert(dataset.clone());
+        dataset
     }
 
     /// Everything in Prometheus' text form.
@@ -315,4 +344,19 @@ fn add_tree(
         tree: tree.name.clone(),
     };
     set(memtables, &labels, tree.memtable.bytes as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datasets_with_labels_are_bounded() {
+        let metrics = Metrics::default();
+        for number in 0..DATASETS {
+            assert_eq!(metrics.label(format!("d{number}")), format!("d{number}"));
+        }
+        assert_eq!(metrics.label("one-more".to_string()), OTHER);
+        assert_eq!(metrics.label("d7".to_string()), "d7");
+    }
 }

@@ -52,6 +52,7 @@ fn each_file_is_served_with_its_type_and_a_strict_policy() {
     for (name, text) in sources() {
         let path = match name.as_str() {
             "index.html" => "/".to_string(),
+            "reference.html" => "/api".to_string(),
             other => format!("/dashboard/{other}"),
         };
         let reply = served.ask(&format!("GET {path}"));
@@ -110,7 +111,7 @@ fn the_page_needs_no_token_and_tells_nothing_without_one() {
     let hash = hash_of("root");
     let token = format!("[[tokens]]\nname = \"root\"\nsha256 = \"{hash}\"\nrole = \"admin\"\n");
     let served = Served::with(Config::parse(&token).unwrap());
-    for path in ["/", "/dashboard/app.js", "/dashboard/style.css"] {
+    for path in ["/", "/api", "/dashboard/app.js", "/dashboard/style.css"] {
         assert_eq!(served.ask(&format!("GET {path}")).status, 200, "{path}");
     }
     for path in [
@@ -156,7 +157,7 @@ fn every_file_that_is_named_exists() {
     // What no other file names is not part of the page.
     for (name, _) in sources() {
         let path = format!("/dashboard/{name}");
-        let is_read_by_people = name.ends_with("LICENSE.txt") || name == "index.html";
+        let is_read_by_people = name.ends_with("LICENSE.txt") || name.ends_with(".html");
         assert!(is_read_by_people || named.contains(&path), "{name}");
     }
 }

@@ -180,3 +180,47 @@ fn versions_are_read_as_far_as_they_are_kept() {
     let then = served.ask(&format!("GET {ONE}/versions?at={at}")).value();
     assert_eq!(then["versions"][0]["record"]["n"], 3);
 }
+
+#[test]
+fn each_coding_of_a_record_has_its_own_etag() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    let record = format!("{{\"id\": 1, \"text\": \"{}\"}}", "long ".repeat(200));
+    let path = "/v1/datasets/visits/records/1";
+    let put = served.send(&format!("PUT {path}"), &[], record.as_bytes());
+    let plain = put.header("etag").unwrap().to_string();
+    let get = format!("GET {path}");
+    for coding in ["gzip", "zstd"] {
+        let accept = ("accept-encoding", coding);
+        let reply = served.send(&get, &[accept], b"");
+        assert_eq!(reply.header("content-encoding"), Some(coding));
+        let etag = reply.header("etag").unwrap().to_string();
+        assert_eq!(etag, format!("{}-{coding}\"", plain.trim_end_matches('"')));
+        let known = served.send(&get, &[accept, ("if-none-match", &etag)], b"");
+        assert_eq!(
+            (known.status, known.header("etag")),
+            (304, Some(etag.as_str()))
+        );
+        let known = served.send(&get, &[accept, ("if-none-match", &plain)], b"");
+        assert_eq!(
+            (known.status, known.header("etag")),
+            (304, Some(plain.as_str()))
+        );
+    }
+    assert_eq!(served.ask(&get).header("etag"), Some(plain.as_str()));
+    // It says which version is meant, in whatever coding it was read.
+    let gzip = format!("{}-gzip\"", plain.trim_end_matches('"'));
+    let matches = [("if-match", gzip.as_str())];
+    let put = format!("PUT {path}");
+    assert_eq!(served.send(&put, &matches, b"{\"id\": 1}").status, 204);
+    assert_eq!(served.send(&put, &matches, b"{\"id\": 1}").status, 412);
+}
+
+#[test]
+fn what_is_no_patch_is_said_before_the_version() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    let patch = "PATCH /v1/datasets/visits/records/1";
+    let reply = served.send(patch, &[("if-match", "\"17\"")], b"");
+    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-input"));
+}

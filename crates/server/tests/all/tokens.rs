@@ -15,7 +15,9 @@ fn served() -> Served {
         let hash = hash_of(name);
         format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{hash}\"\nrole = \"{role}\"\ndatasets = {datasets}\n")
     });
-    let served = Served::with(Config::parse(&tokens.concat()).unwrap());
+    let hash = hash_of("all");
+    let all = format!("[[tokens]]\nname = \"all\"\nsha256 = \"{hash}\"\nrole = \"admin\"\n");
+    let served = Served::with(Config::parse(&(tokens.concat() + &all)).unwrap());
     for name in ["visits", "tmp-1", "secret"] {
         let made = send(
             &served,
@@ -147,4 +149,89 @@ fn an_open_server_serves_its_own_machine_alone() {
         .unwrap();
     assert!(refused.to_string().contains("esker token"), "{refused}");
     assert!(!dir.path().join("db").exists());
+}
+
+#[test]
+fn a_snapshot_without_the_callers_datasets_does_not_exist_for_it() {
+    let served = served();
+    let kept = send(&served, "all", "PUT /v1/snapshots/kept", json!(null));
+    assert_eq!(kept.status, 201, "{}", kept.text());
+    let definition = json!({"key": "id:int"});
+    let made = send(&served, "all", "PUT /v1/datasets/tmp-2", definition);
+    assert_eq!(made.status, 201);
+    for path in [
+        "datasets/tmp-2/count?snapshot=NAME",
+        "datasets/tmp-2/records?snapshot=NAME",
+        "datasets/tmp-2/records/1?snapshot=NAME",
+        "snapshots/NAME/datasets",
+    ] {
+        let ask = |token: &str, name: &str| {
+            let path = path.replace("NAME", name);
+            send(&served, token, &format!("GET /v1/{path}"), json!(null))
+        };
+        // Of the datasets of `reader` the snapshot has one; `writer` may see `tmp-2` alone there.
+        if path.starts_with("snapshots") {
+            assert_eq!(ask("reader", "kept").status, 200);
+            continue;
+        }
+        let (hidden, absent) = (ask("writer", "kept"), ask("writer", "none"));
+        assert_eq!((hidden.status, absent.status), (404, 404), "{path}");
+        assert_eq!(
+            hidden.text().replace("kept", "none"),
+            absent.text(),
+            "{path}"
+        );
+        assert_eq!(ask("all", "kept").problem(), "unknown-dataset", "{path}");
+    }
+    let dropped = send(&served, "all", "DELETE /v1/datasets/tmp-1", json!(null));
+    assert_eq!(dropped.status, 204);
+    let kept = send(&served, "all", "PUT /v1/snapshots/later", json!(null));
+    assert_eq!(kept.status, 201);
+    let dropped = send(&served, "all", "DELETE /v1/datasets/tmp-2", json!(null));
+    assert_eq!(dropped.status, 204);
+    let seen = send(
+        &served,
+        "writer",
+        "GET /v1/snapshots/later/datasets",
+        json!(null),
+    );
+    assert_eq!(seen.value()["datasets"][0]["name"], "tmp-2");
+    let kept = send(&served, "all", "PUT /v1/snapshots/empty", json!(null));
+    assert_eq!(kept.status, 201);
+    let hidden = send(
+        &served,
+        "writer",
+        "GET /v1/snapshots/empty/datasets",
+        json!(null),
+    );
+    let absent = send(
+        &served,
+        "writer",
+        "GET /v1/snapshots/none/datasets",
+        json!(null),
+    );
+    assert_eq!(hidden.text().replace("empty", "none"), absent.text());
+}
+
+#[test]
+fn jobs_follow_a_dataset_that_is_renamed() {
+    let served = served();
+    let begun = send(
+        &served,
+        "root",
+        "POST /v1/datasets/visits/compact",
+        json!(null),
+    );
+    let job = format!("GET {}", begun.header("location").unwrap());
+    while send(&served, "root", &job, json!(null)).value()["state"] == "running" {
+        std::thread::yield_now();
+    }
+    assert_eq!(send(&served, "reader", &job, json!(null)).status, 200);
+    assert_eq!(send(&served, "writer", &job, json!(null)).status, 404);
+    let to = json!({"to": "tmp-9"});
+    let renamed = send(&served, "root", "POST /v1/datasets/visits/rename", to);
+    assert_eq!(renamed.status, 204, "{}", renamed.text());
+    assert_eq!(send(&served, "reader", &job, json!(null)).status, 404);
+    let seen = send(&served, "writer", &job, json!(null)).value();
+    assert_eq!(seen["dataset"], "tmp-9");
 }

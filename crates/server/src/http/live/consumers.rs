@@ -126,7 +126,7 @@ pub(in super::super) async fn acknowledge(
     State(app): State<Shared>,
     Writes(_): Writes,
     Segments((dataset, consumer)): Segments<(String, String)>,
-    Document(Received { id }): Document<Received>,
+    Document(Received { id }, _): Document<Received>,
 ) -> Result<Json<Acknowledged>, Problem> {
     let ids = match id {
         Ids::One(id) => vec![id],

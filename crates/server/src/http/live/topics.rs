@@ -70,7 +70,7 @@ pub(in super::super) struct Published {
     params(
         ("topic" = String, Path, description = "One percent-encoded segment"), PublishParams
     ),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = Option<String>, content_type = "application/octet-stream"),
     responses(
         (status = 200, body = Published, description = "Stored, durably"),
         (status = 400, body = Problem, content_type = "application/problem+json"),
@@ -189,8 +189,8 @@ pub(in super::super) struct MessagePage {
     next: Option<Seq>,
 }
 
-/// What is kept of a topic, those below it and those above it, or of topics that match a filter
-/// with `+` and `#`: oldest first, in pages.
+/// What is kept of a topic, oldest first, in pages. That of topics below it and above it is
+/// included; with `+` and `#`, it is that of the topics that match as in MQTT.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/records", tag = "live",
     params(

@@ -1,0 +1,100 @@
+//! Limits of requests: their headers, and how many a token may make.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use esker_server::{Config, Limits, hash_of};
+use serde_json::json;
+
+use crate::common::Served;
+
+/// The first line of the answer to a request with headers of this many bytes; empty if the server
+/// closed the connection.
+fn first_line(served: &Served, bytes: usize) -> String {
+    let mut stream = TcpStream::connect(served.http()).unwrap();
+    let begin = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let rest = format!("x-long: {}\r\n\r\n", "x".repeat(bytes));
+    // The server may close the connection before it has read all.
+    let _ = stream.write_all(format!("{begin}{rest}").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let text = String::from_utf8_lossy(&answer);
+    text.lines().next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn headers_are_bounded() {
+    let served = Served::with(Config {
+        limits: Limits {
+            headers: 16 << 10,
+            ..Limits::default()
+        },
+        ..Config::default()
+    });
+    assert_eq!(first_line(&served, 8 << 10), "HTTP/1.1 200 OK");
+    let refused = first_line(&served, 64 << 10);
+    assert!(refused.is_empty() || refused.contains(" 431 "), "{refused}");
+    assert_eq!(served.ask("GET /healthz").status, 200);
+}
+
+#[test]
+fn a_token_that_asks_too_often_is_refused_and_others_are_not() {
+    let token = |name: &str| {
+        let hash = hash_of(name);
+        format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{hash}\"\nrole = \"read\"\n")
+    };
+    let limits = "[limits]\ntoken_requests_per_second = 1\n";
+    let text = format!("{limits}{}{}", token("busy"), token("calm"));
+    let served = Served::with(Config::parse(&text).unwrap());
+    let ask = |token: &str| {
+        let token = format!("Bearer {token}");
+        served.send("GET /v1/datasets", &[("authorization", &token)], b"")
+    };
+    let refused = (0..10_000)
+        .map(|_| ask("busy"))
+        .find(|reply| reply.status != 200);
+    let refused = refused.unwrap();
+    assert_eq!(
+        (refused.status, refused.problem().as_str()),
+        (429, "too-many")
+    );
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(ask("calm").status, 200);
+    assert_eq!(served.ask("GET /healthz").status, 200);
+}
+
+#[test]
+fn a_load_that_takes_too_long_reports_what_is_stored() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    let limits = Limits {
+        query_time: Duration::ZERO,
+        ..Limits::default()
+    };
+    let config = Config {
+        limits,
+        ..Config::default()
+    };
+    let served = Served::over(served.stop(), config);
+    let load = "POST /v1/datasets/visits/records";
+    let ended = served.send(load, &[], b"{\"id\":1}\n{\"id\":2}\n");
+    assert_eq!((ended.status, ended.problem().as_str()), (504, "too-slow"));
+    let value = ended.value();
+    assert!(value["report"]["loaded"].is_u64(), "{value}");
+    assert_eq!(value["durable"], json!(null), "{value}");
+}
+
+#[test]
+fn times_are_measured_by_route_and_dataset() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    served.ask("GET /v1/datasets/visits/count");
+    served.ask("GET /v1/datasets/nothing/count");
+    let text = served.ask("GET /metrics").text();
+    let count = "esker_http_request_seconds_count{route=\"/v1/datasets/{dataset}/count\",method=\"GET\",dataset=";
+    assert!(text.contains(&format!("{count}\"visits\"}} 1")), "{text}");
+    // What is no dataset has no label of its own: clients choose names.
+    assert!(text.contains(&format!("{count}\"\"}} 1")), "{text}");
+    assert!(!text.contains("nothing"), "{text}");
+}
