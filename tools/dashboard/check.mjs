@@ -334,11 +334,11 @@ async function reference(browser, server) {
     await page.keyboard.press("Enter");
     const panel = page.locator("#create_dataset");
     await panel.locator("form").waitFor();
-    await panel.getByLabel("dataset").fill("tried it");
+    await panel.locator("#create_dataset-dataset").fill("tried it");
     await page.keyboard.press("Enter");
     await panel.locator(".result .bad").waitFor();
     assert.match(await panel.locator(".result").innerText(), /^400[\s\S]*problem\+json[\s\S]*"bad-input"/);
-    await panel.getByLabel("dataset").fill("tried");
+    await panel.locator("#create_dataset-dataset").fill("tried");
     assert.match(await panel.locator(".shell").innerText(), /^curl -X PUT[\s\S]*\/v1\/datasets\/tried'[\s\S]*id:int/);
     await page.keyboard.press("Enter");
     await panel.locator(".result .good").waitFor();
@@ -348,7 +348,7 @@ async function reference(browser, server) {
 
     await page.goto(`${server.url}/api#changes`);
     const changes = page.locator("#changes");
-    await changes.getByLabel("dataset").fill("vehicles");
+    await changes.locator("#changes-dataset").fill("vehicles");
     await changes.locator("#changes-from").fill("oldest");
     await changes.getByRole("button", { name: "Send" }).click();
     await until(page, () => document.querySelector("#changes .result pre")?.textContent.includes("event: put"));

@@ -78,7 +78,7 @@ impl Handle {
                 };
                 // Whether there is a snapshot without its datasets is for those who see all.
                 (kept.dataset::<Key>(name))
-                    .map_err(|error| Problem::from(error).to_others(unknown()))?
+                    .map_err(|error| Problem::from(error).hiding(unknown()))?
             }
             None => self.db.dataset::<Key>(name)?.snapshot(),
         })

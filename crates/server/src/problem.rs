@@ -128,7 +128,7 @@ impl Problem {
     }
 
     /// The problem, in place of which callers without rights on the whole store get another.
-    pub(crate) fn to_others(mut self, other: Problem) -> Problem {
+    pub(crate) fn hiding(mut self, other: Problem) -> Problem {
         self.0.to_others = Some(other);
         self
     }

@@ -206,10 +206,11 @@ fn add_examples(
 fn add_example(of: &mut Map<String, Value>, example: Option<&Value>) {
     let content = of.get_mut("content").and_then(Value::as_object_mut);
     for (media, content) in content.into_iter().flatten() {
-        if let (Some(content), Some(example)) = (content.as_object_mut(), example) {
-            if media.contains("json") != example.is_string() || media == "application/x-ndjson" {
-                content.insert("example".to_string(), example.clone());
-            }
+        let (Some(content), Some(example)) = (content.as_object_mut(), example) else {
+            continue;
+        };
+        if media.contains("json") != example.is_string() || media == "application/x-ndjson" {
+            content.insert("example".to_string(), example.clone());
         }
     }
 }

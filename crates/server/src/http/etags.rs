@@ -7,8 +7,8 @@ use axum::response::Response;
 /// What stands behind an ETag within its quotes, by the coding.
 const CODINGS: [(&str, &str); 2] = [("gzip", "-gzip"), ("zstd", "-zstd")];
 
-/// Takes the suffixes of codings from the expectations of a request. Returns the `If-None-Match` that
-/// it had.
+/// Takes the suffixes of codings from the expectations of a request. Returns the `If-None-Match`
+/// that it had.
 pub(super) fn plain(headers: &mut HeaderMap) -> Option<HeaderValue> {
     let known = headers.get(header::IF_NONE_MATCH).cloned();
     for name in [header::IF_MATCH, header::IF_NONE_MATCH] {
@@ -17,8 +17,8 @@ pub(super) fn plain(headers: &mut HeaderMap) -> Option<HeaderValue> {
     known
 }
 
-/// Gives an answer that was compressed the ETag of its coding. `known` is the `If-None-Match` of the
-/// request.
+/// Gives an answer that was compressed the ETag of its coding. `known` is the `If-None-Match` of
+/// the request.
 pub(super) fn by_coding(response: &mut Response, known: Option<&HeaderValue>) {
     let Some(etag) = response.headers().get(header::ETAG) else {
         return;

@@ -87,7 +87,7 @@ impl Sample {
             Some(role) => format!("Needs the role `{role}`."),
         };
         let more = self.more.as_deref().unwrap_or_default();
-        let parts = [said, more, needs.as_str()];
+        let parts = [said, needs.as_str(), more];
         let parts = parts.iter().filter(|part| !part.is_empty());
         parts.copied().collect::<Vec<_>>().join(" ")
     }

@@ -45,6 +45,7 @@ pub(super) async fn metrics(
         running: app.engine.running(),
         waiting: app.engine.waiting(),
         pages: app.pages.sweep(),
+        streams: app.live.streams(),
     };
     let text = app.metrics.text(&stats, calls);
     let text = text.map_err(|error| Problem::internal(error.to_string()))?;

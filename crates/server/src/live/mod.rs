@@ -116,6 +116,11 @@ impl Live {
         })
     }
 
+    /// The streams that are open.
+    pub(crate) fn streams(&self) -> usize {
+        *self.open.all.borrow()
+    }
+
     /// Waits for the turn to read; it lasts until the permit is dropped.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()

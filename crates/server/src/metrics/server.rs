@@ -197,6 +197,8 @@ pub(crate) struct Calls {
     pub(crate) waiting: usize,
     /// Snapshots that pages keep.
     pub(crate) pages: usize,
+    /// Streams of changes, areas and topics.
+    pub(crate) streams: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -267,6 +269,11 @@ fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
             "page_snapshots",
             "Snapshots that pages of answers keep",
             calls.pages,
+        ),
+        (
+            "http_streams",
+            "Streams of changes, areas and topics that are open",
+            calls.streams,
         ),
         (
             "background_jobs",

@@ -8,6 +8,7 @@ use esker_server::{Config, Limits, hash_of};
 use serde_json::json;
 
 use crate::common::Served;
+use crate::events::{Events, wait_until};
 
 /// The first line of the answer to a request with headers of this many bytes; empty if the server
 /// closed the connection.
@@ -97,4 +98,56 @@ fn times_are_measured_by_route_and_dataset() {
     // What is no dataset has no label of its own: clients choose names.
     assert!(text.contains(&format!("{count}\"\"}} 1")), "{text}");
     assert!(!text.contains("nothing"), "{text}");
+}
+
+#[test]
+fn open_streams_are_measured() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    let metrics = || served.ask("GET /metrics").text();
+    assert!(metrics().contains("esker_http_streams 0"), "{}", metrics());
+    let stream = Events::after(&served, "/v1/datasets/visits/changes", None);
+    wait_until("the stream is counted", || {
+        metrics().contains("esker_http_streams 1")
+    });
+    drop(stream);
+    wait_until("the stream has ended", || {
+        metrics().contains("esker_http_streams 0")
+    });
+}
+
+#[test]
+fn pages_of_other_origins_are_allowed_by_the_settings_alone() {
+    let allows = "access-control-allow-origin";
+    let origin = ("origin", "https://app.example");
+    let hash = hash_of("reader");
+    let token = format!("[[tokens]]\nname = \"reader\"\nsha256 = \"{hash}\"\nrole = \"read\"\n");
+    let of_reader = ("authorization", "Bearer reader");
+    let served = Served::with(Config::parse(&token).unwrap());
+    let reply = served.send("GET /v1/datasets", &[origin, of_reader], b"");
+    assert_eq!((reply.status, reply.header(allows)), (200, None));
+
+    let cors = "[cors]\norigins = [\"https://app.example\"]\n";
+    let served = Served::with(Config::parse(&(cors.to_string() + &token)).unwrap());
+    let reply = served.send("GET /v1/datasets", &[origin, of_reader], b"");
+    assert_eq!(
+        (reply.status, reply.header(allows)),
+        (200, Some("https://app.example"))
+    );
+    let other = ("origin", "https://other.example");
+    let reply = served.send("GET /v1/datasets", &[other, of_reader], b"");
+    assert_eq!(reply.header(allows), None);
+    // A browser asks without the token whether it may send it.
+    let asks = [
+        origin,
+        ("access-control-request-method", "PATCH"),
+        ("access-control-request-headers", "authorization,if-match"),
+    ];
+    let reply = served.send("OPTIONS /v1/datasets", &asks, b"");
+    assert_eq!(reply.status, 200);
+    let headers = reply.header("access-control-allow-headers").unwrap();
+    assert!(
+        headers.contains("authorization") && headers.contains("if-match"),
+        "{headers}"
+    );
 }

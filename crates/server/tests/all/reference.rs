@@ -165,10 +165,10 @@ fn check_members(example: &Value, answer: &Value, name: &str) {
             check_members(value, real, name);
         }
     }
-    if let (Value::Array(example), Value::Array(answer)) = (example, answer) {
-        if let (Some(example), Some(answer)) = (example.first(), answer.first()) {
-            check_members(example, answer, name);
-        }
+    if let (Value::Array(example), Value::Array(answer)) = (example, answer)
+        && let (Some(example), Some(answer)) = (example.first(), answer.first())
+    {
+        check_members(example, answer, name);
     }
 }
 
