@@ -74,7 +74,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
         most: connect.maximum_packet_size,
         wants_reasons: connect.wants_reasons,
     };
-    let begun = match begin(&mqtt, connect, peer).await {
+    let begun = match begin(&mqtt, &encoder, connect, peer).await {
         Ok(begun) => begun,
         Err(refusal) => {
             mqtt.measured().refused(refusal.reason.name());
@@ -153,11 +153,34 @@ impl Begun {
     }
 }
 
-async fn begin(mqtt: &Arc<Mqtt>, mut connect: Connect, peer: SocketAddr) -> Result<Begun, Refusal> {
+/// Checks that the client takes a CONNACK with all that it may have to say.
+fn check_size(encoder: &Encoder, assigned: Option<&str>) -> Result<(), Refusal> {
+    let accepted = Accepted {
+        is_session_present: false,
+        assigned_client: assigned,
+        session_expiry: Some(0),
+        receive_maximum: RECEIVE_MAXIMUM,
+        topic_alias_maximum: TOPIC_ALIASES,
+        maximum_packet_size: 0,
+    };
+    if encoder.can_accept(&accepted) {
+        return Ok(());
+    }
+    let why = "CONNACK is larger than the client's Maximum Packet Size";
+    refuse(Reason::PacketTooLarge, why)
+}
+
+async fn begin(
+    mqtt: &Arc<Mqtt>,
+    encoder: &Encoder,
+    mut connect: Connect,
+    peer: SocketAddr,
+) -> Result<Begun, Refusal> {
     if connect.has_authentication_method {
         return refuse(Reason::BadAuthenticationMethod, "no authentication methods");
     }
     let assigned = check_client(&mut connect)?;
+    check_size(encoder, assigned.as_deref())?;
     let (user, password) = (connect.user.take(), connect.password.take());
     let caller = {
         let _turn = if mqtt.users.is_needed() {

@@ -46,12 +46,6 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes().get(..usize::from(len)).unwrap_or_default());
 }
 
-fn put_packet(out: &mut Vec<u8>, header: u8, body: &[u8]) {
-    out.push(header);
-    put_varint(out, body.len());
-    out.extend_from_slice(body);
-}
-
 fn put_properties(body: &mut Vec<u8>, properties: &[u8]) {
     put_varint(body, properties.len());
     body.extend_from_slice(properties);
@@ -88,6 +82,25 @@ pub(super) struct Delivery {
 }
 
 impl Encoder {
+    /// Appends a packet. Returns false, and appends nothing, if the client takes none of this size.
+    fn put(&self, out: &mut Vec<u8>, header: u8, body: &[u8]) -> bool {
+        let begin = out.len();
+        out.push(header);
+        put_varint(out, body.len());
+        let whole = out.len() - begin + body.len();
+        if whole > usize::try_from(self.most).unwrap_or(usize::MAX) {
+            out.truncate(begin);
+            return false;
+        }
+        out.extend_from_slice(body);
+        true
+    }
+
+    /// True if the client takes the answer to its CONNECT.
+    pub(super) fn can_accept(&self, accepted: &Accepted<'_>) -> bool {
+        self.accept(&mut Vec::new(), accepted)
+    }
+
     fn reason_property(&self, why: &str, room: usize) -> Vec<u8> {
         let mut property = Vec::new();
         let len = why.len().min(LONGEST_REASON);
@@ -103,7 +116,8 @@ impl Encoder {
         property
     }
 
-    pub(super) fn accept(&self, out: &mut Vec<u8>, accepted: &Accepted<'_>) {
+    /// CONNACK. Returns false, and appends nothing, if it is too large for the client.
+    pub(super) fn accept(&self, out: &mut Vec<u8>, accepted: &Accepted<'_>) -> bool {
         let mut body = vec![u8::from(accepted.is_session_present), 0];
         if self.version == Version::V5 {
             let mut properties = vec![MAXIMUM_QOS, 1, RECEIVE_MAXIMUM];
@@ -122,7 +136,7 @@ impl Encoder {
             }
             put_properties(&mut body, &properties);
         }
-        put_packet(out, CONNACK, &body);
+        self.put(out, CONNACK, &body)
     }
 
     /// CONNACK of a connection that is refused.
@@ -135,7 +149,7 @@ impl Encoder {
                 body
             }
         };
-        put_packet(out, CONNACK, &body);
+        self.put(out, CONNACK, &body);
     }
 
     /// DISCONNECT; MQTT 3.1.1 has none of servers.
@@ -143,7 +157,7 @@ impl Encoder {
         if self.version == Version::V5 {
             let mut body = vec![refusal.reason.code()];
             put_properties(&mut body, &self.reason_property(&refusal.why, 4));
-            put_packet(out, DISCONNECT, &body);
+            self.put(out, DISCONNECT, &body);
         }
     }
 
@@ -153,7 +167,7 @@ impl Encoder {
             body.push(reason.code());
             put_properties(&mut body, &self.reason_property(why, 8));
         }
-        put_packet(out, PUBACK, &body);
+        self.put(out, PUBACK, &body);
     }
 
     /// SUBACK; `why` belongs to the first entry that is refused.
@@ -166,7 +180,7 @@ impl Encoder {
             Version::V3 if reason.code() >= 0x80 => 0x80,
             _ => reason.code(),
         }));
-        put_packet(out, SUBACK, &body);
+        self.put(out, SUBACK, &body);
     }
 
     pub(super) fn unsuback(&self, out: &mut Vec<u8>, id: u16, reasons: &[Reason]) {
@@ -175,11 +189,11 @@ impl Encoder {
             put_properties(&mut body, &[]);
             body.extend(reasons.iter().map(|reason| reason.code()));
         }
-        put_packet(out, UNSUBACK, &body);
+        self.put(out, UNSUBACK, &body);
     }
 
     pub(super) fn pingresp(&self, out: &mut Vec<u8>) {
-        put_packet(out, PINGRESP, &[]);
+        self.put(out, PINGRESP, &[]);
     }
 
     /// PUBLISH. Returns false, and appends nothing, if the client takes no packet of this size.

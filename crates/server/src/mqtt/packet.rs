@@ -320,6 +320,7 @@ fn connect_v5(raw: &RawPacket) -> Result<Packet, Refusal> {
             .map(str::to_string),
         password: packet.password().map(<[u8]>::to_vec),
     };
+    let mut has_authentication_data = false;
     for property in packet.props() {
         match property {
             Property::SessionExpiryInterval(seconds) => connect.session_expiry = seconds.val(),
@@ -335,8 +336,15 @@ fn connect_v5(raw: &RawPacket) -> Result<Packet, Refusal> {
                 connect.wants_reasons = wanted.val() == 1
             }
             Property::AuthenticationMethod(_) => connect.has_authentication_method = true,
+            Property::AuthenticationData(_) => has_authentication_data = true,
             _ => {}
         }
+    }
+    if has_authentication_data && !connect.has_authentication_method {
+        return refuse(
+            Reason::ProtocolError,
+            "authentication data without a method",
+        );
     }
     if let (Some(topic), Some(payload)) = (packet.will_topic(), packet.will_payload()) {
         let taken = take_properties(&packet.will_props)?;

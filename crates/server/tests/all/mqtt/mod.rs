@@ -2,14 +2,19 @@
 
 mod basics;
 mod clients;
+mod conformance;
 mod kills;
 mod malformed;
 mod measured;
+mod raw;
 mod retained;
 mod rights;
 mod sessions;
 mod shared;
 mod statements;
+mod statements_connect;
+mod statements_publish;
+mod statements_v3;
 mod transports;
 mod wills;
 
