@@ -160,6 +160,9 @@ pub struct MqttLimits {
     /// for so long a session without a connection can still receive it.
     #[serde(deserialize_with = "duration")]
     pub keep: Duration,
+    /// False: publications of QoS 0 that are neither retained nor have an expiry are given to the
+    /// connected subscribers, and stored only if one of these reads from the store.
+    pub store_qos0: bool,
     /// The largest packet, in bytes; at most 256 MiB, the protocol's limit.
     #[serde(deserialize_with = "size")]
     pub packet: usize,
@@ -176,6 +179,7 @@ impl Default for MqttLimits {
     fn default() -> MqttLimits {
         MqttLimits {
             keep: Duration::from_secs(24 * 60 * 60),
+            store_qos0: true,
             packet: 1 << 20,
             in_flight: 64,
             session_expiry: Duration::from_secs(7 * 24 * 60 * 60),

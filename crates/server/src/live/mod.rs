@@ -13,7 +13,7 @@ mod worker;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -42,7 +42,17 @@ pub(crate) struct Live {
     has_ended: watch::Sender<bool>,
     turns: Arc<Semaphore>,
     open: Arc<Open>,
+    listeners: Arc<AtomicUsize>,
     pub(crate) consumers: Consumers,
+}
+
+/// A subscription to topics over HTTP, as long as it lives.
+pub(crate) struct Listener(Arc<AtomicUsize>);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// The open streams of each caller.
@@ -90,8 +100,20 @@ impl Live {
                 most,
                 all: watch::Sender::new(0),
             }),
+            listeners: Arc::default(),
             consumers: Consumers::default(),
         }
+    }
+
+    /// Counts one more subscription to topics.
+    pub(crate) fn listen(&self) -> Listener {
+        self.listeners.fetch_add(1, Ordering::Release);
+        Listener(self.listeners.clone())
+    }
+
+    /// True if a client listens to topics over HTTP: it receives what is stored.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.listeners.load(Ordering::Acquire) > 0
     }
 
     /// Counts one more stream of a caller.

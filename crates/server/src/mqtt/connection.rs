@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker::Durability;
+use esker::{Durability, Seq};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -72,6 +73,8 @@ pub(super) struct Connection<S> {
     pub(super) blocked: BTreeSet<u32>,
     /// The subscription that was served last.
     pub(super) last: u32,
+    /// The number of its last publication that was stored.
+    pub(super) last_stored: Seq,
     /// True once its stored packets were sent again.
     pub(super) is_repeated: bool,
     /// When the record of the session is to be written.
@@ -132,6 +135,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         ending: watch::Receiver<bool>,
     ) -> Connection<S> {
         Connection {
+            // Also of a former connection of this client.
+            last_stored: mqtt.published.load(Ordering::Relaxed),
             mqtt,
             ending,
             stream,
@@ -350,6 +355,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let why = "more publications than the Receive Maximum";
                     return Err(Refusal::new(Reason::ReceiveMaximumExceeded, why).into());
                 }
+                if qos == 0 && self.pending.is_empty() && self.pass(&outgoing).await {
+                    return Ok(());
+                }
                 self.pending.push(Pending { id, outgoing });
                 if self.pending.len() >= MOST_PUBLISHED {
                     self.write_pending().await?;
@@ -411,8 +419,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             .map(|pending| (pending.id, pending.outgoing))
             .unzip();
         let written = self.mqtt.call(move |mqtt| mqtt.publish_all(&all)).await;
-        let each = written.map_err(Refusal::from)?;
-        for (id, problem) in ids.into_iter().zip(each) {
+        let written = written.map_err(Refusal::from)?;
+        self.last_stored = self.last_stored.max(written.last);
+        for (id, problem) in ids.into_iter().zip(written.errors) {
             match problem {
                 None if id > 0 => (self.encoder).puback(&mut self.out, id, Reason::Success, ""),
                 None => {}

@@ -10,6 +10,7 @@ mod kept;
 mod message;
 mod outgoing;
 mod packet;
+mod pass;
 mod publish;
 mod reason;
 mod router;

@@ -1,6 +1,8 @@
 //! PUBLISH of clients, and wills.
 
-use esker::Durability;
+use std::sync::atomic::Ordering;
+
+use esker::{Durability, Seq};
 use pubsub::{Publication, Topic};
 
 use super::message::{Clock, Message};
@@ -19,9 +21,17 @@ pub(super) fn may_publish(caller: &Caller, topic: &str) -> Result<(), Refusal> {
     caller.may_topic(Role::Write, topic).map_err(refused)
 }
 
+/// Publications that were written.
+pub(super) struct Written {
+    /// The error of each.
+    pub(super) errors: Vec<Option<Problem>>,
+    /// The number of the last one.
+    pub(super) last: Seq,
+}
+
 impl Mqtt {
-    /// Publishes without a sync. Calls the store.
-    pub(super) fn publish(&self, outgoing: &Outgoing) -> Result<(), Problem> {
+    /// Publishes without a sync. Returns the number of the publication. Calls the store.
+    pub(super) fn publish(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
         let topic: Topic = outgoing.topic.parse()?;
         let lifetime = outgoing.lifetime.unwrap_or(self.limits.keep);
         let mut publication = Publication::new(topic, outgoing.payload.clone())
@@ -49,19 +59,29 @@ impl Mqtt {
                 is_retained: true,
             })?;
         }
-        Ok(())
+        Ok(published.seq)
     }
 
     /// Publishes several, durably if one of them has QoS 1. Calls the store.
     ///
     /// # Errors
     /// If none of them can be said to be stored; otherwise the error of each.
-    pub(super) fn publish_all(&self, all: &[Outgoing]) -> Result<Vec<Option<Problem>>, Problem> {
-        let each = all.iter().map(|outgoing| self.publish(outgoing).err());
-        let each: Vec<Option<Problem>> = each.collect();
+    pub(super) fn publish_all(&self, all: &[Outgoing]) -> Result<Written, Problem> {
+        let mut written = Written {
+            errors: Vec::with_capacity(all.len()),
+            last: 0,
+        };
+        for outgoing in all {
+            let published = self.publish(outgoing);
+            if let Ok(seq) = published {
+                written.last = seq;
+                self.published.fetch_max(seq, Ordering::Relaxed);
+            }
+            written.errors.push(published.err());
+        }
         if all.iter().any(|outgoing| outgoing.meta.qos > 0) {
             self.kept.sync()?;
         }
-        Ok(each)
+        Ok(written)
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use esker::Seq;
 use parking_lot::Mutex;
 use pubsub::Notification;
 
-use super::message::Message;
-use super::source::Source;
+use super::message::{Message, Shared};
+use super::source::{Room, Source};
 
 /// True if a filter, without the name of a share, matches a topic.
 pub(super) fn matches(filter: &str, topic: &str) -> bool {
@@ -30,6 +32,8 @@ pub(super) fn matches(filter: &str, topic: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Router {
     filters: Mutex<Node>,
+    /// The number of the last publication that was offered.
+    offered: AtomicU64,
 }
 
 /// The filters that go on after the same levels.
@@ -73,12 +77,36 @@ impl Router {
 
     /// Offers a publication to all sources that it may match.
     pub(super) fn offer(&self, notification: Notification) {
+        let seq = notification.seq;
         let filters = self.filters.lock();
-        if filters.is_empty() {
-            return;
+        if !filters.is_empty() {
+            let message = Arc::new(Message::of(notification));
+            filters.each(&message.topic, &mut |source| source.offer(&message));
         }
-        let message = Arc::new(Message::of(notification));
-        filters.each(&message.topic, &mut |source| source.offer(&message));
+        drop(filters);
+        self.offered.store(seq, Ordering::Release);
+    }
+
+    /// All publications up to this number were offered.
+    pub(super) fn offered(&self) -> Seq {
+        self.offered.load(Ordering::Acquire)
+    }
+
+    /// Gives a publication that is not stored to all sources that it matches, if all of them have
+    /// room for it now; to none of them otherwise.
+    pub(super) fn pass(&self, topic: &str, message: impl FnOnce() -> Shared) -> Room {
+        let filters = self.filters.lock();
+        let mut matching = 0;
+        let mut room = Room::Now;
+        filters.each(topic, &mut |source| {
+            matching += 1;
+            room = room.max(source.room());
+        });
+        if room == Room::Now && matching > 0 {
+            let message = message();
+            filters.each(topic, &mut |source| source.pass(&message));
+        }
+        room
     }
 }
 

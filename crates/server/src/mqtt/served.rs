@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -193,6 +194,7 @@ pub(crate) async fn start(app: &App, config: &Config, doors: Vec<Door>) -> Resul
             broker: broker.clone(),
             app: shared,
             router: router::Router::default(),
+            published: AtomicU64::new(0),
             shares: Shares::default(),
             sessions: Arc::default(),
             users,

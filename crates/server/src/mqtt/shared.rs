@@ -1,6 +1,7 @@
 //! What the connections share, and the calls of the store that they make.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use pubsub::Broker;
@@ -29,6 +30,8 @@ pub(super) struct Mqtt {
     pub(super) broker: Arc<Broker>,
     pub(super) kept: Kept,
     pub(super) router: Router,
+    /// The number of the last publication of a client.
+    pub(super) published: AtomicU64,
     pub(super) shares: Shares,
     pub(super) sessions: Arc<Sessions>,
     pub(super) users: Users,

@@ -4,6 +4,8 @@
 //! **Invariants.** Every matching publication with a number up to `position` was taken. Those in
 //! the queue are above it, in order. If the source is not behind, those that are not in the queue
 //! have not been offered yet. `missed` is the newest publication that was offered and not queued.
+//! A publication that is not stored has the number 0; it is queued between those that were offered
+//! before and after it, and only while the source is not behind.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -79,6 +81,8 @@ struct State {
     queue: VecDeque<Shared>,
     /// The size of the queue.
     bytes: usize,
+    /// The newest number in the queue, or a former one.
+    queued: Seq,
     position: Seq,
     /// What is offered up to this number was taken, is in the queue, or does not match.
     floor: Seq,
@@ -108,6 +112,16 @@ pub(super) enum Begin {
     After(Seq),
 }
 
+/// Whether a publication that is not stored can be queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Room {
+    Now,
+    /// Once some of the queue was taken.
+    Later,
+    /// The subscription reads from the store, so it has to be stored.
+    Store,
+}
+
 /// The next page to be read.
 pub(super) struct Read {
     after: Seq,
@@ -131,16 +145,20 @@ pub(super) struct Taken {
 impl State {
     /// The newest publication that is accounted for.
     fn newest(&self) -> Seq {
-        let queued = self.queue.back().map_or(0, |last| last.seq);
-        queued.max(self.position).max(self.floor)
+        self.queued.max(self.position).max(self.floor)
     }
 
     fn has_some(&self) -> bool {
         !self.queue.is_empty() || !self.returned.is_empty() || (self.is_behind && !self.is_read)
     }
 
+    fn is_full(&self) -> bool {
+        self.queue.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+
     fn push(&mut self, message: Shared) {
         self.bytes += message.size();
+        self.queued = self.queued.max(message.seq);
         self.queue.push_back(message);
     }
 
@@ -177,6 +195,7 @@ impl Source {
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 bytes: 0,
+                queued: 0,
                 position,
                 floor: position,
                 is_behind,
@@ -254,9 +273,11 @@ impl Source {
                 state.position = first.saturating_sub(1);
                 state.floor = state.position;
             }
-            let newest = state.queue.back().map_or(0, |last| last.seq);
+            let newest = state.queue.iter().map(|message| message.seq).max();
+            let newest = newest.unwrap_or(0);
             state.missed = state.missed.max(newest);
             state.is_behind |= newest > 0 || first.is_some();
+            state.queued = 0;
             state.returned.clear();
             state.queue = VecDeque::new();
             state.bytes = 0;
@@ -278,13 +299,37 @@ impl Source {
         if message.seq <= state.newest() || is_over {
             return;
         }
-        let is_full = state.queue.len() >= MOST || state.bytes >= MOST_BYTES;
-        if self.is_conditional || state.is_behind || is_full || state.members.is_empty() {
+        if self.is_conditional || state.is_behind || state.is_full() || state.members.is_empty() {
             state.is_behind = true;
             state.missed = message.seq;
         } else {
             state.push(message.clone());
         }
+        let next = state.next_member();
+        drop(state);
+        wake(next);
+    }
+
+    /// Whether a publication that is not stored can be queued.
+    pub(super) fn room(&self) -> Room {
+        let state = self.state.lock();
+        if self.is_conditional || state.is_behind || state.members.is_empty() {
+            Room::Store
+        } else if state.is_full() {
+            Room::Later
+        } else {
+            Room::Now
+        }
+    }
+
+    /// Queues a publication that is not stored, if there still is a session for it.
+    pub(super) fn pass(&self, message: &Shared) {
+        let mut state = self.state.lock();
+        let is_over = self.ends.is_some_and(|ends| message.time > ends);
+        if is_over || state.is_behind || state.members.is_empty() {
+            return;
+        }
+        state.push(message.clone());
         let next = state.next_member();
         drop(state);
         wake(next);
@@ -299,12 +344,12 @@ impl Source {
                 returned
             } else if let Some(next) = state.queue.pop_front() {
                 state.bytes -= next.size();
-                state.position = next.seq;
+                state.position = state.position.max(next.seq);
                 next
             } else {
                 break;
             };
-            if holds {
+            if holds && message.seq > 0 {
                 state.outstanding.insert(message.seq);
             }
             messages.push(message);

@@ -21,7 +21,7 @@ use super::message::message;
 use super::stream::Stream;
 use super::{duration, last_event_id, socket, sse};
 use crate::access::{Caller, Role};
-use crate::live::{Connection, Event, Next, STEP_TIME, Source, Step, condition};
+use crate::live::{Connection, Event, Listener, Next, STEP_TIME, Source, Step, condition};
 use crate::problem::Problem;
 
 /// Past publications that are in memory at the same time. Each page of them reads the lists again.
@@ -103,8 +103,9 @@ pub(in super::super) async fn subscribe(
     let visible = caller.clone();
     let open = move |app: &Shared, stop: &esker::Stop| {
         let broker = app.engine.broker()?;
+        let listener = app.live.listen();
         let now = app.engine.handle(stop).db().position().seq;
-        TopicSource::new(broker, asked, received, visible, now)
+        TopicSource::new(broker, listener, asked, received, visible, now)
     };
     let stream = Stream::open(app, &caller, &connection, open).await?;
     if received.is_some() && stream.is_over() {
@@ -249,6 +250,8 @@ impl Place {
 /// What is published to topics.
 struct TopicSource {
     broker: Arc<Broker>,
+    /// While it lives, all publications are stored.
+    _listener: Listener,
     subscription: Subscription,
     caller: Caller,
     to: Option<Time>,
@@ -265,6 +268,7 @@ enum Reader {
 impl TopicSource {
     fn new(
         broker: Arc<Broker>,
+        listener: Listener,
         asked: Asked,
         received: Option<Place>,
         caller: Caller,
@@ -289,6 +293,7 @@ impl TopicSource {
         };
         Ok(TopicSource {
             broker,
+            _listener: listener,
             subscription,
             caller,
             to,

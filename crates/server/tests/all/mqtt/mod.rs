@@ -6,6 +6,7 @@ mod conformance;
 mod kills;
 mod malformed;
 mod measured;
+mod passing;
 mod raw;
 mod retained;
 mod rights;
