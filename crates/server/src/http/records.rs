@@ -155,6 +155,9 @@ pub(super) async fn patch(
         let key = dataset.parse_key(&key)?;
         // What is no patch is said before the record is looked at.
         merge_patch(None, &body.bytes).map_err(Problem::bad_request)?;
+        if !body.bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::bad_request("the patch of a record is an object"));
+        }
         changed(&dataset, &key, &expected, &mut |old| {
             let merged = merge_patch(old.map(Record::json), &body.bytes);
             let merged = merged.map_err(Problem::bad_request)?;

@@ -221,6 +221,9 @@ fn what_is_no_patch_is_said_before_the_version() {
     let served = Served::new();
     served.create("visits", json!({"key": "id:int"}));
     let patch = "PATCH /v1/datasets/visits/records/1";
-    let reply = served.send(patch, &[("if-match", "\"17\"")], b"");
-    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-input"));
+    for body in ["", "[null]", "17", "{"] {
+        let reply = served.send(patch, &[("if-match", "\"17\"")], body.as_bytes());
+        let said = (reply.status, reply.problem());
+        assert_eq!(said, (400, "bad-input".to_string()), "{body}");
+    }
 }
