@@ -350,6 +350,7 @@ async function reference(browser, server) {
     const changes = page.locator("#changes");
     await changes.locator("#changes-dataset").fill("vehicles");
     await changes.locator("#changes-from").fill("oldest");
+    await changes.locator("#changes-where").fill("id = 3");
     await changes.getByRole("button", { name: "Send" }).click();
     await until(page, () => document.querySelector("#changes .result pre")?.textContent.includes("event: put"));
     await changes.getByRole("button", { name: "Stop" }).click();
