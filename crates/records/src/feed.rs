@@ -266,6 +266,37 @@ impl<K: PrimaryKey> Changes<K> {
         self.wait(Duration::ZERO)
     }
 
+    /// The next change, if it is found before `until`; then [`Changes::is_behind`] says whether
+    /// there is more to read. So a feed of few changes in a long log can be read in steps: other
+    /// datasets' commits are in the log, too.
+    ///
+    /// # Errors
+    /// As [`Changes::next`].
+    pub fn next_until(&mut self, until: Instant) -> Result<Option<Change<K>>> {
+        while self.pending.is_empty() {
+            if let Some(stop) = &self.dataset.stop {
+                stop.check()?;
+            }
+            match self.tail.next()? {
+                Some(commit) => self.add_changes_of(&commit)?,
+                // Also sees that the dataset was dropped.
+                None => return self.next(),
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        if self.pending.is_empty() {
+            return Ok(None);
+        }
+        self.next()
+    }
+
+    /// True if the log has commits that this feed has not read.
+    pub fn is_behind(&self) -> bool {
+        !self.pending.is_empty() || self.tail.is_behind()
+    }
+
     /// The next change; waits for it for at most `most`.
     ///
     /// # Errors

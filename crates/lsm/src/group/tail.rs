@@ -237,6 +237,11 @@ impl Tail {
         self.time
     }
 
+    /// True if there are visible commits that were not returned.
+    pub fn is_behind(&self) -> bool {
+        self.position < self.inner.sequencer.visible.load(Ordering::SeqCst)
+    }
+
     /// Retains the log for this tail while it lives, up to `bytes`.
     pub fn hold(&mut self, bytes: u64) {
         let tails = &self.inner.sequencer.tails;

@@ -468,7 +468,7 @@ impl Group {
             state.sent.insert(seq, sent);
         }
         if let Some(feed) = &feed {
-            state.read = feed.changes.position();
+            state.read = feed.position();
         }
         let mut unused = None;
         state.feed = match feed {

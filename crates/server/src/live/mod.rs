@@ -8,19 +8,22 @@
 mod consumers;
 mod group;
 mod id;
+mod recent;
 mod source;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use esker::{Dataset, Error, Key};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub(crate) use consumers::{Consumers, Joining};
 pub(crate) use id::EventId;
+pub(crate) use recent::{Follower, Recent};
 pub(crate) use source::{
     Event, Feed, Found, Next, STEP_TIME, Source, Step, change_json, condition, push_json,
 };
@@ -44,6 +47,8 @@ pub(crate) struct Live {
     open: Arc<Open>,
     listeners: Arc<AtomicUsize>,
     pub(crate) consumers: Consumers,
+    /// The recent changes of the datasets that have streams, by their numbers.
+    recent: Mutex<HashMap<u64, Weak<Recent>>>,
 }
 
 /// A subscription to topics over HTTP, as long as it lives.
@@ -102,6 +107,7 @@ impl Live {
             }),
             listeners: Arc::default(),
             consumers: Consumers::default(),
+            recent: Mutex::default(),
         }
     }
 
@@ -141,6 +147,34 @@ impl Live {
     /// The streams that are open.
     pub(crate) fn streams(&self) -> usize {
         *self.open.all.borrow()
+    }
+
+    /// The recent changes of a dataset, which are read once for all of its streams. If there were
+    /// none, also what reads them, which the caller has to run. The reads end with this handle of
+    /// the dataset. Calls the store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn recent(
+        &self,
+        dataset: &Dataset<Key>,
+    ) -> Result<(Arc<Recent>, Option<Follower>), Error> {
+        let number = dataset.number();
+        let known = self.known_recent(number);
+        if let Some(known) = known {
+            return Ok((known, None));
+        }
+        let (recent, follower) = Recent::of(dataset)?;
+        let mut all = self.recent.lock();
+        all.retain(|_, recent| recent.strong_count() > 0);
+        // Another stream may have been faster; then there are two, of which this one goes soon.
+        all.insert(number, Arc::downgrade(&recent));
+        Ok((recent, Some(follower)))
+    }
+
+    fn known_recent(&self, number: u64) -> Option<Arc<Recent>> {
+        let known = self.recent.lock().get(&number)?.upgrade()?;
+        Some(known).filter(|known| !known.has_ended())
     }
 
     /// Waits for the turn to read; it lasts until the permit is dropped.

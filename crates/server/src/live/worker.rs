@@ -91,7 +91,7 @@ impl Worker {
             if step.is_full() || changes.len() >= room {
                 break Ok(false);
             }
-            let before = feed.changes.position();
+            let before = feed.position();
             match feed.next(until) {
                 Ok(Found::Change(change)) => {
                     changes.push((change.seq(), before));
@@ -104,7 +104,7 @@ impl Worker {
         };
         let waits = !matches!(ended, Ok(false)) && changes.is_empty();
         let is_shared = group.reads().is_shared;
-        self.place = Some(feed.changes.position()).filter(|_| !is_shared);
+        self.place = Some(feed.position()).filter(|_| !is_shared);
         let due = reading.put_back(changes, self.deadline, waits);
         if ended? {
             step.next = Next::Wait(due);
@@ -191,7 +191,8 @@ mod tests {
                 return;
             };
             let feed = reading.feed().unwrap();
-            assert!(feed.changes.next().unwrap().is_some());
+            let found = feed.next(Instant::now() + STEP_TIME).unwrap();
+            assert!(matches!(found, Found::Change(_)));
             panic!("of the test");
         }));
         assert!(panicked.is_err());

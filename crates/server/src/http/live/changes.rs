@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 
 use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
+use super::follow;
 use super::stream::Stream;
 use super::{Begin, begin, duration, event_id, last_event_id, sse};
 use crate::access::Role;
@@ -159,6 +160,7 @@ pub(super) fn feed(
 ) -> Result<Feed, Problem> {
     let handle = app.engine.handle(stop);
     let dataset = handle.db().dataset::<Key>(dataset)?;
+    let recent = follow::recent(app, &dataset)?;
     let mut changes = dataset.changes(from.of(&dataset)?)?;
     if with_old {
         changes = changes.with_old().map_err(|error| match error.kind() {
@@ -166,7 +168,7 @@ pub(super) fn feed(
             _ => error.into(),
         })?;
     }
-    Ok(Feed::new(&dataset, changes, condition))
+    Ok(Feed::new(&dataset, changes, condition).sharing(recent, with_old))
 }
 
 /// The changes of a dataset.
@@ -178,7 +180,7 @@ impl Source for ChangesSource {
     }
 
     fn listen(&self, wake: Arc<Wake>) -> Result<Vec<Listening>, Problem> {
-        Ok(vec![self.0.changes.listen(wake)?])
+        Ok(vec![self.0.listen(wake)?])
     }
 
     fn place(&self) -> Option<String> {
@@ -202,7 +204,7 @@ pub(super) fn read(
             }
             Ok(Found::Skipped) => break,
             Ok(Found::Nothing) => {
-                step.next = Next::Wait(None);
+                step.next = Next::Wait(feed.looks_again());
                 break;
             }
             Err(error) => {

@@ -123,13 +123,13 @@ impl Source for FenceSource {
             Some(Event {
                 id: feed.id(change.position()).to_string(),
                 name,
-                data: change_json(change, Some(name)),
+                data: change_json(change, Some(name), true),
             })
         })
     }
 
     fn listen(&self, wake: Arc<Wake>) -> Result<Vec<Listening>, Problem> {
-        Ok(vec![self.feed.changes.listen(wake)?])
+        Ok(vec![self.feed.listen(wake)?])
     }
 
     fn place(&self) -> Option<String> {

@@ -4,6 +4,7 @@
 pub(super) mod changes;
 pub(super) mod consumers;
 pub(super) mod fence;
+mod follow;
 mod message;
 mod socket;
 mod sse;
