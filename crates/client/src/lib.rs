@@ -40,6 +40,8 @@ mod problem;
 #[cfg(feature = "http")]
 mod writes;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod wire;
 
 #[cfg(feature = "http")]

@@ -117,7 +117,7 @@ pub fn hash_of(token: &str) -> String {
 }
 
 /// The bytes of a hash in hexadecimal digits.
-fn bytes_of(hex: &str) -> Option<[u8; 32]> {
+pub(crate) fn bytes_of_hash(hex: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
     if pairs.len() != bytes.len() || !rest.is_empty() {
@@ -139,7 +139,7 @@ impl Tokens {
         let mut by_hash = HashMap::new();
         for token in settings {
             let name = &token.name;
-            let hash = bytes_of(&token.sha256).ok_or_else(|| {
+            let hash = bytes_of_hash(&token.sha256).ok_or_else(|| {
                 format!(
                     "token `{name}`: sha256 is not 64 hexadecimal digits (`esker token` makes one)"
                 )

@@ -10,6 +10,8 @@ mod config;
 mod connections;
 mod dashboard;
 mod engine;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gets;
 mod http;
 mod jobs;

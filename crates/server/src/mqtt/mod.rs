@@ -6,6 +6,8 @@ mod connection;
 mod deliver;
 mod encode;
 mod filter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod kept;
 mod message;
 mod outgoing;
