@@ -35,7 +35,7 @@ use crate::tls::{Certificate, is_usual};
 /// How long requests may take to end once the server ends.
 const TO_END: Duration = Duration::from_secs(30);
 
-/// How often what is over is removed, and the certificate looked at.
+/// How often what has ended is removed, and the certificate looked at.
 const SWEEP: Duration = Duration::from_secs(5);
 
 /// A client that takes nothing of what was sent for this long is cut off.

@@ -151,7 +151,7 @@ impl Engine {
         &self.folder
     }
 
-    /// Ends calls when it is dropped, and when the time of a request is over.
+    /// Ends calls when it is dropped, and when the time of a request has passed.
     pub(crate) fn request(&self) -> EndWithRequest {
         EndWithRequest(Stop::after(self.most))
     }
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Runs a call for a request on a thread of the pool: the call ends when the client has gone,
-    /// or the time of a request is over.
+    /// or the time of a request has passed.
     ///
     /// # Errors
     /// Those of the call; 503 if too many are waiting.

@@ -45,7 +45,7 @@ struct Snapshots {
 }
 
 impl Snapshots {
-    /// Takes out those whose time is over.
+    /// Takes out those whose time has passed.
     fn over(&mut self, now: Instant) -> Vec<Kept> {
         let is_over = |_: &u64, one: &mut Kept| !one.lives(now);
         self.by_number
@@ -188,7 +188,7 @@ impl Pages {
         drop_apart(gone.into_iter().collect());
     }
 
-    /// Drops the snapshots whose time is over. Returns how many are left.
+    /// Drops the snapshots whose time has passed. Returns how many are left.
     pub(crate) fn sweep(&self) -> usize {
         let (left, gone) = {
             let mut kept = self.kept.lock();

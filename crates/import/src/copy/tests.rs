@@ -161,7 +161,7 @@ fn a_comparison_that_stopped_is_made_again() {
     let mut stops = StopsAt(CopyStep::Comparing, u64::MAX);
     stops.1 = 1;
     let job = StoreCopy::new(&*from, "it", &*to);
-    // The comparison may be over before it is stopped.
+    // The comparison may have ended before it is stopped.
     let end = job.run("d", &mut stops).unwrap().end;
     assert!(end == CopyEnd::Stopped || end == CopyEnd::Equal);
     assert_eq!(copied(&*from, &*to).end, CopyEnd::Equal);

@@ -570,7 +570,7 @@ fn a_number_beyond_64_bits_is_found_by_its_text() {
             "{same}"
         );
     }
-    // Those of 64 bits are told apart to the last bit.
+    // Those of 64 bits are distinguished to the last bit.
     let filter = Filter::new(&read("n = 18446744073709551615"));
     assert!(!filter.matches_json(br#"{"n":18446744073709551616}"#));
 }

@@ -164,7 +164,7 @@ struct Newest {
 
 impl LatestPer<'_> {
     /// For a request: what is kept, and the request for the records that are considered. Values
-    /// are told apart as in groups; each element of an array is one.
+    /// are distinguished as in groups; each element of an array is one.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the condition or a bound of the time is invalid, the path is one of

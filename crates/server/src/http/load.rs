@@ -84,7 +84,7 @@ pub(super) async fn load(
 ) -> Result<Json<Report>, Problem> {
     let ends = app.engine.lasting_request();
     let handle = app.engine.handle(&ends.stop());
-    // What was written is made durable also when the time of the writes is over.
+    // What was written is made durable also when the time of the writes has passed.
     let lasting = app.engine.handle(&Stop::new());
     let opened = app.engine.step(move || {
         let open = |handle: &Handle| handle.db().dataset::<Key>(&dataset);

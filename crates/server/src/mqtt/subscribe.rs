@@ -214,7 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Removes subscriptions whose time (`for`) is over.
+    /// Removes subscriptions whose time (`for`) has ended.
     pub(super) async fn end_subscriptions(&mut self) -> Result<(), Refusal> {
         let now = self.mqtt.clock().now;
         let is_over = |of: &&Subscribed| of.source.ends().is_some_and(|ends| ends < now);

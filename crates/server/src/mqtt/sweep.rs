@@ -11,14 +11,14 @@ use super::sessions::Away;
 use super::shared::Mqtt;
 use crate::problem::Problem;
 
-/// How often what is over is removed.
+/// How often what has ended is removed.
 const SWEEP: Duration = Duration::from_millis(500);
 
 /// How often retained messages that have expired are removed.
 const SWEEP_RETAINED: u32 = 600;
 
 impl Mqtt {
-    /// Ends what is over of a session without a connection: publishes its will, removes it. Calls
+    /// Ends what has ended of a session without a connection: publishes its will, removes it. Calls
     /// the store.
     fn end_session(&self, client: &str) -> Result<Option<(String, Away)>, Problem> {
         let now = kept::now();

@@ -58,7 +58,7 @@ pub(in super::super) struct SubscribeParams {
 /// published, without a gap and without a duplicate. `data` is `{"seq", "topic", "time", "expires",
 /// "x", "y", "record"}`; a payload that is no JSON object is in `text`, or in `base64` if it is not
 /// UTF-8. As server-sent events, whose `event` is `message`; as messages of a WebSocket, each with
-/// its `id`, if the request upgrades. Once a subscription with `for` is over, a client that comes
+/// its `id`, if the request upgrades. Once a subscription with `for` has ended, a client that comes
 /// back gets 204.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/subscribe", tag = "live",
@@ -70,7 +70,7 @@ pub(in super::super) struct SubscribeParams {
     responses(
         (status = 101, description = "A WebSocket"),
         (status = 200, body = String, content_type = "text/event-stream"),
-        (status = 204, description = "The subscription that is continued is over"),
+        (status = 204, description = "The subscription that is continued has ended"),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 403, body = Problem, content_type = "application/problem+json"),
         (status = 429, body = Problem, content_type = "application/problem+json"),
