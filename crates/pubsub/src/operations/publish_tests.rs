@@ -1,13 +1,14 @@
 //! A publisher that is delayed between writing and matching.
 
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::Options;
 use esker_sim::memory::Memory;
 
-use super::list_keys;
+use super::PreparedPublication;
 use crate::matching::PublicationParts;
 use crate::search::subscribers::Matcher;
 use crate::{Broker, Config, PubSub, Publication, Subscription};
@@ -30,24 +31,29 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     let brief = Subscription::to("a/b".parse().unwrap()).until(1_010);
     let id = broker.subscribe(&brief).unwrap().id;
     let publication = Publication::new("a/b".parse().unwrap(), "{}");
-    let extent = inner.match_cache.extent(&publication.place).unwrap();
-    let cells = inner.cells(&extent);
-    let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
+    let prepared = PreparedPublication::new(inner, &publication).unwrap();
     let stored = inner
-        .store_publication(&publication, &cells, &lists)
+        .store_publications(slice::from_ref(&prepared))
         .unwrap();
-    assert_eq!(stored.time, 1_000);
+    assert_eq!(stored.written[0].time, 1_000);
     // The write of another subscription forgets shapes that have ended.
     clock.store(5_000, Ordering::SeqCst);
     let other = Subscription::to("x/y/z".parse().unwrap());
     broker.subscribe(&other).unwrap();
     let parts = PublicationParts {
         time: 1_000,
-        place: &extent,
+        place: &prepared.extent,
         body: &publication.body,
     };
     let topic = &publication.topic;
-    let matcher = Matcher::new(inner, &stored.before, topic, &cells, &lists, parts);
+    let matcher = Matcher::new(
+        inner,
+        &stored.before,
+        topic,
+        &prepared.cells,
+        &prepared.lists,
+        parts,
+    );
     let matches = matcher.subscribers().unwrap();
     let matches: Vec<_> = matches.iter().map(|found| found.subscription).collect();
     assert_eq!(matches, [id]);

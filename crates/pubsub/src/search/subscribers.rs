@@ -11,7 +11,7 @@ use esker::{Result, Seq};
 use crate::broker::{Inner, View};
 use crate::forms::body::NumberAt;
 use crate::forms::cell::Cell;
-use crate::forms::element::{Element, RawElement, StoredChange, Time};
+use crate::forms::element::{Element, RawElement, StoredChange, Time, lives_at};
 use crate::forms::keys::{List, ListKey};
 use crate::forms::message::Match;
 use crate::forms::topic::{Topic, TopicFilter};
@@ -28,6 +28,8 @@ pub(crate) struct Matcher<'a> {
     /// The keys of the publication's lists.
     own_lists: &'a [Vec<u8>],
     parts: PublicationParts<'a>,
+    /// Publications of its batch that are before it, which the view does not have.
+    batched: &'a [BatchedBefore<'a>],
     /// The subscriptions that admit the publication, by their numbers.
     candidates: BTreeMap<Seq, Candidate>,
     /// The earlier publications that the walk for subscriptions has met.
@@ -35,6 +37,15 @@ pub(crate) struct Matcher<'a> {
     /// True if that walk has visited all lists of the publication.
     has_read_earlier: bool,
     list: Option<CurrentList>,
+}
+
+/// A publication that is stored in the same write, before the one that is matched.
+pub(crate) struct BatchedBefore<'a> {
+    /// The keys of its lists.
+    pub(crate) lists: &'a [Vec<u8>],
+    pub(crate) body: &'a [u8],
+    pub(crate) time: Time,
+    pub(crate) expires: Time,
 }
 
 /// A list of subscriptions that is being read.
@@ -68,11 +79,18 @@ impl<'a> Matcher<'a> {
             cells,
             own_lists,
             parts,
+            batched: &[],
             candidates: BTreeMap::new(),
             earlier: EarlierPublications::new(parts.time),
             has_read_earlier: false,
             list: None,
         }
+    }
+
+    /// The same behind publications of its own batch.
+    pub(crate) fn behind(mut self, batched: &'a [BatchedBefore<'a>]) -> Matcher<'a> {
+        self.batched = batched;
+        self
     }
 
     /// The matching subscriptions.
@@ -180,7 +198,10 @@ impl<'a> Matcher<'a> {
         for path in paths {
             let number = self.inner.match_cache.number(&path)?;
             let now = number.find(self.parts.body);
-            let previous = if self.has_read_earlier && self.earlier.decides(&number) {
+            let batched = self.batched_number(&number);
+            let previous = if batched.is_some() {
+                batched
+            } else if self.has_read_earlier && self.earlier.decides(&number) {
                 self.earlier.newest_number(&number)
             } else {
                 self.previous_number(number)?
@@ -192,6 +213,19 @@ impl<'a> Matcher<'a> {
             });
         }
         Ok(())
+    }
+
+    /// The number in the newest publication of its batch that is before it in one of its lists.
+    fn batched_number(&self, number: &NumberAt) -> Option<f64> {
+        let is_earlier = |batched: &&BatchedBefore<'_>| {
+            lives_at(batched.expires, self.parts.time.max(batched.time))
+                && batched
+                    .lists
+                    .iter()
+                    .any(|list| self.own_lists.contains(list))
+        };
+        let mut newest_first = self.batched.iter().rev().filter(is_earlier);
+        newest_first.find_map(|batched| number.find(batched.body))
     }
 
     /// The number in the newest earlier publication of the same lists that has one.

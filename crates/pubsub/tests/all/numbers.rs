@@ -122,3 +122,64 @@ fn the_previous_publication_may_lie_where_the_subscription_does_not() {
         compare(region(-10.0, -1.0), Granularity::Variable, flushes);
     }
 }
+
+#[test]
+fn publications_of_one_write_are_as_if_made_one_after_the_other() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (_db, broker) = store(&clock, Granularity::Variable);
+    let (west, both) = (region(-20.0, -10.0), region(-20.0, 10.0));
+    let changes = broker.subscribe(&asked(west.clone())).unwrap().id;
+    let all = Subscription::to("t".parse().unwrap());
+    let all = broker.subscribe(&all.from(0)).unwrap().id;
+    let one = |v: f64, region: &Region| publication(v).in_region(region.clone());
+    let published = broker.publish_all(&[
+        one(0.0, &west),
+        one(10.0, &west),
+        one(100.0, &both),
+        // Elsewhere: not the number before the next.
+        one(500.0, &region(10.0, 20.0)),
+        one(110.0, &west),
+        // Expired by the time of the next.
+        one(900.0, &west).at_time(900).expires(950),
+        one(120.0, &west),
+        one(0.0, &west),
+    ]);
+    let published = published.unwrap();
+    let matched = |of: Seq| -> Vec<usize> {
+        let has = |place: &usize| {
+            published[*place]
+                .matches
+                .iter()
+                .any(|m| m.subscription == of)
+        };
+        (0..published.len()).filter(has).collect()
+    };
+    assert_eq!(matched(changes), [2, 5, 7]);
+    assert_eq!(matched(all), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let numbers: Vec<Seq> = published.iter().map(|one| one.seq).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next));
+    let found = broker.query(&asked(west)).unwrap();
+    let found: Vec<Seq> = found.iter().map(|one| one.seq).collect();
+    assert_eq!(found, [numbers[2], numbers[7]]);
+    assert!(broker.publish_all(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn of_publications_of_one_write_all_are_stored_or_none() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (_db, broker) = store(&clock, Granularity::Variable);
+    let nowhere = Region::Circle {
+        longitude: 0.0,
+        latitude: 0.0,
+        metres: -1.0,
+    };
+    let all = [publication(1.0), publication(2.0).in_region(nowhere)];
+    assert_eq!(
+        broker.publish_all(&all).unwrap_err().kind(),
+        esker::ErrorKind::BadInput
+    );
+    let asked = Subscription::to("t".parse().unwrap()).from(0);
+    assert!(broker.query(&asked).unwrap().is_empty());
+    assert_eq!(broker.publish_all(&all[..1]).unwrap().len(), 1);
+    assert_eq!(broker.query(&asked).unwrap().len(), 1);
+}

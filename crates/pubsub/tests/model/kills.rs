@@ -14,7 +14,8 @@ use crate::world::{Sub, World};
 pub(crate) enum Op {
     /// An operation that makes no difference.
     Nothing,
-    Publish(Seq, &'static str, Time),
+    /// Number, topic and time of each.
+    Publish(Vec<(Seq, &'static str, Time)>),
     Subscribe(Seq),
     End(Seq),
     /// The new end, and the publications that it returned.
@@ -59,11 +60,16 @@ impl Run {
     fn compare(&mut self, before: World) {
         let taken = match std::mem::replace(&mut self.last, Op::Nothing) {
             Op::Nothing => false,
-            Op::Publish(seq, topic, time) => {
-                let topics = TopicFilter::exact(topic.parse().unwrap());
-                let asked = Subscription::to(topics).from(time).until(time);
-                let found = self.broker().query(&asked).unwrap();
-                found.iter().all(|found| found.seq != seq)
+            Op::Publish(all) => {
+                let mut lost = all.iter().map(|(seq, topic, time)| {
+                    let topics = TopicFilter::exact(topic.parse().unwrap());
+                    let asked = Subscription::to(topics).from(*time).until(*time);
+                    let found = self.broker().query(&asked).unwrap();
+                    found.iter().all(|found| found.seq != *seq)
+                });
+                let is_lost = lost.next().unwrap();
+                assert!(lost.all(|other| other == is_lost), "lost in part: {all:?}");
+                is_lost
             }
             Op::Subscribe(id) => {
                 let sub = self.world.subscriptions[&id].clone();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Options, Path, Seq};
 use esker_pubsub::{
-    Architecture, Broker, Config, Granularity, PubSub, Publication, Subscription, Threshold, Time,
-    TopicFilter,
+    Architecture, Broker, Config, Granularity, PubSub, Publication, Published, Subscription,
+    Threshold, Time, TopicFilter,
 };
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
@@ -241,7 +241,60 @@ impl Run {
         }
     }
 
+    /// Publishes, several at once every now and then.
     pub(crate) fn publish(&mut self, rng: &mut Rng) {
+        let number = if rng.u8(0..4) == 0 {
+            rng.usize(2..5)
+        } else {
+            1
+        };
+        let now = self.broker().now();
+        let (all, new): (Vec<Publication>, Vec<Pub>) =
+            (0..number).map(|_| self.publication(rng, now)).unzip();
+        let made = if let [one] = &all[..] {
+            vec![self.tried(rng, |broker| broker.publish(one))]
+        } else {
+            self.tried(rng, |broker| broker.publish_all(&all))
+        };
+        assert_eq!(made.len(), new.len());
+        assert!(made.is_sorted_by(|one, next| one.seq < next.seq));
+        let named = made.iter().zip(&new);
+        let named = named.map(|(made, new)| (made.seq, new.topic, new.time));
+        self.last = Op::Publish(named.collect());
+        for (made, new) in made.iter().zip(new) {
+            self.compare_matches(made, new, now);
+        }
+    }
+
+    /// Takes a publication over into the model, and compares what it matched.
+    fn compare_matches(&mut self, made: &Published, new: Pub, now: Time) {
+        let forgotten = Forgotten {
+            now,
+            resolution: Time::from(self.config.resolution),
+        };
+        let seq = made.seq;
+        let told = self.world.publish(Pub { seq, ..new }, forgotten);
+        if self.is_unread(made.unread.as_ref()) {
+            assert!(made.matches.is_empty());
+            return;
+        }
+        let matches: Vec<Seq> = made.matches.iter().map(|m| m.subscription).collect();
+        if matches != told {
+            let either = |id: &&Seq| matches.contains(id) != told.contains(id);
+            for id in self.world.subscriptions.keys().filter(either) {
+                println!("{:?}", self.world.subscriptions[id]);
+            }
+        }
+        assert_eq!(
+            matches,
+            told,
+            "publication {:?}",
+            self.world.publications.last()
+        );
+    }
+
+    /// Any publication, and what the model knows of it.
+    fn publication(&self, rng: &mut Rng, now: Time) -> (Publication, Pub) {
         // Often a publication that matches an open inbox.
         let asked = self.any_mail(rng).filter(|_| rng.bool());
         // Often one that has a cell in common with others, whose numbers are compared.
@@ -269,7 +322,6 @@ impl Run {
             .has_changes
             .then(|| cells_of(&place, self.config.granularity));
         let cells = of_changes.unwrap_or_default();
-        let now = self.broker().now();
         // Some times are behind the clock, some ahead.
         let time = match &asked {
             // Around the end of the subscription: a renewal may return it.
@@ -287,13 +339,8 @@ impl Run {
             .at_place(place.clone())
             .at_time(time)
             .expires(expires);
-        let made = self.tried(rng, |broker| broker.publish(&publication));
-        let forgotten = Forgotten {
-            now,
-            resolution: Time::from(self.config.resolution),
-        };
         let new = Pub {
-            seq: made.seq,
+            seq: 0,
             topic,
             time,
             expires,
@@ -303,25 +350,7 @@ impl Run {
             retracted: false,
             raw: None,
         };
-        self.last = Op::Publish(made.seq, topic, time);
-        let told = self.world.publish(new, forgotten);
-        if self.is_unread(made.unread.as_ref()) {
-            assert!(made.matches.is_empty());
-            return;
-        }
-        let matches: Vec<Seq> = made.matches.iter().map(|m| m.subscription).collect();
-        if matches != told {
-            let either = |id: &&Seq| matches.contains(id) != told.contains(id);
-            for id in self.world.subscriptions.keys().filter(either) {
-                println!("{:?}", self.world.subscriptions[id]);
-            }
-        }
-        assert_eq!(
-            matches,
-            told,
-            "publication {:?}",
-            self.world.publications.last()
-        );
+        (publication, new)
     }
 
     pub(crate) fn subscribe(&mut self, rng: &mut Rng) {
