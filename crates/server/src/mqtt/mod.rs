@@ -15,6 +15,7 @@ mod packet;
 mod pass;
 mod publish;
 mod reason;
+mod retaining;
 mod router;
 mod served;
 mod session;

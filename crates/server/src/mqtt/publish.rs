@@ -1,5 +1,6 @@
 //! PUBLISH of clients, and wills.
 
+use std::slice;
 use std::sync::atomic::Ordering;
 
 use esker::{Durability, Seq};
@@ -45,6 +46,12 @@ impl Mqtt {
     /// Publishes one: durably if it has QoS 1, but for a message that it retains. Returns the
     /// number of the publication. Calls the store.
     pub(super) fn publish(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
+        let _retaining = self.retaining.begin(slice::from_ref(outgoing));
+        self.store(outgoing)
+    }
+
+    /// Publishes one; what it retains is announced.
+    fn store(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
         let published = self.broker.publish(&self.publication(outgoing)?)?;
         self.note(outgoing, &published)
     }
@@ -59,6 +66,7 @@ impl Mqtt {
             errors: Vec::with_capacity(all.len()),
             last: 0,
         };
+        let _retaining = self.retaining.begin(all);
         match self.publish_together(all) {
             Ok(published) => {
                 for (outgoing, published) in all.iter().zip(&published) {
@@ -69,7 +77,7 @@ impl Mqtt {
             // None is stored, perhaps because of one of them.
             Err(_) => {
                 for outgoing in all {
-                    written.add(self.publish(outgoing));
+                    written.add(self.store(outgoing));
                 }
             }
         }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::connect;
 use super::kept::Kept;
+use super::retaining::Retaining;
 use super::router;
 use super::session::Shares;
 use super::shared::Mqtt;
@@ -191,6 +192,7 @@ pub(crate) async fn start(app: &App, config: &Config, doors: Vec<Door>) -> Resul
         let handle = shared.engine.handle(&Stop::new());
         let mqtt = Arc::new(Mqtt {
             kept: Kept::open(handle.db().clone())?,
+            retaining: Retaining::default(),
             broker: broker.clone(),
             app: shared,
             router: router::Router::default(),

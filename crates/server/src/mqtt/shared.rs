@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::kept::{Kept, StoredSession};
 use super::message::Clock;
+use super::retaining::Retaining;
 use super::router::Router;
 use super::session::{Shares, source_for};
 use super::sessions::{Away, Sessions};
@@ -29,6 +30,7 @@ pub(super) struct Mqtt {
     pub(super) app: App,
     pub(super) broker: Arc<Broker>,
     pub(super) kept: Kept,
+    pub(super) retaining: Retaining,
     pub(super) router: Router,
     /// The number of the last publication of a client.
     pub(super) published: AtomicU64,

@@ -70,8 +70,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         }
-        // Everything after this number comes to the new sources.
-        let position = self.mqtt.call(|mqtt| Ok(mqtt.kept.position())).await?;
+        // Everything after this number comes to the new sources; of what is before it, the retained
+        // messages.
+        let begun_at = self.mqtt.call(|mqtt| {
+            let position = mqtt.kept.position();
+            mqtt.retaining.settle();
+            Ok(position)
+        });
+        let position = begun_at.await?;
         for source in begun {
             source.start(position);
         }

@@ -164,6 +164,26 @@ fn a_will_is_retained_if_it_says_so() {
 }
 
 #[test]
+fn what_a_subscriber_has_seen_is_retained_for_the_next() {
+    let served = served();
+    let mut watcher = Raw::open(&served, "watcher", 0);
+    watcher.send(&subscribe(1, &[("r/#", 0)]));
+    assert_eq!(watcher.packet()[0], SUBACK);
+    let mut publisher = Raw::open(&served, "p", 0);
+    let mut late = Raw::open(&served, "late", 0);
+    for round in 0..40 {
+        let topic = format!("r/{round:02}");
+        let body = [&text(&topic)[..], &[0, b'x']].concat();
+        publisher.send(&packet(PUBLISH | 1, &[&body]));
+        assert_eq!(watcher.packet(), packet(PUBLISH, &[&body]));
+        late.send(&subscribe(1, &[(&topic, 0)]));
+        assert_eq!(late.packet()[0], SUBACK);
+        assert_eq!(late.packet(), packet(PUBLISH | 1, &[&body]));
+    }
+    late.nothing();
+}
+
+#[test]
 fn reasons_are_left_out_where_they_are_not_wanted_or_have_no_room() {
     let served = served();
     // Request Problem Information 0; a Maximum Packet Size of 30.
