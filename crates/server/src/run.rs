@@ -1,6 +1,6 @@
 //! Runs a server in a process of its own: its runtime, its log and its signals.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -125,7 +125,9 @@ impl Signals {
 
 /// Logs go to standard error. A process that has a log already keeps it.
 fn begin_log(log: Log) {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let lines = tracing_subscriber::fmt()
+        .with_ansi(io::stderr().is_terminal() && !is_plain)
         .with_writer(io::stderr)
         .with_max_level(tracing::Level::INFO);
     // It fails if there is one already.

@@ -1,9 +1,10 @@
 //! `esker serve` as a process: it starts, ends on signals, and loses nothing when it is killed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,6 +15,8 @@ use crate::common::{command, esker, esker_fed};
 struct Serving {
     child: Child,
     url: String,
+    /// What it says behind its first line.
+    log: Option<JoinHandle<String>>,
 }
 
 impl Serving {
@@ -28,8 +31,13 @@ impl Serving {
         let url = line.trim().split(" at ").nth(1);
         let url = url.unwrap_or_else(|| panic!("{line}")).to_string();
         // The log is read to its end, so that the server does not wait for its reader.
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
-        Serving { child, url }
+        let log = std::thread::spawn(move || {
+            let mut log = Vec::new();
+            said.read_to_end(&mut log).unwrap();
+            String::from_utf8(log).unwrap()
+        });
+        let log = Some(log);
+        Serving { child, url, log }
     }
 
     fn signal(&self, signal: Signal) {
@@ -82,6 +90,17 @@ fn created(dir: &std::path::Path) {
         "n:recent:int",
     ])
     .expect(0);
+}
+
+#[test]
+fn a_log_that_no_terminal_shows_has_no_colours() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serving = Serving::start(&dir.path().join("db"));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end(), Some(143));
+    let log = serving.log.take().unwrap().join().unwrap();
+    assert!(log.contains("INFO") && log.contains("ends"), "{log}");
+    assert!(!log.contains('\u{1b}'), "{log:?}");
 }
 
 #[test]
