@@ -3,7 +3,7 @@
 use esker::{Durability, Key, Result, Seq};
 
 /// Writes that are applied together or not at all.
-pub trait Batch {
+pub trait Batch: Send {
     /// Puts a record: the JSON of an object with the dataset's key.
     ///
     /// # Errors

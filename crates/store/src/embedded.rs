@@ -19,7 +19,7 @@ use esker::versions::ValuePage;
 use esker::{
     Change, Changes, ChangesFrom, Consumer, Database, DatasetDef, DatasetSnapshot, Durability,
     Explain, Expr, Index, IndexKind, Key, PageToken, Path, Position, Record, Request, Result, Seq,
-    Task, Update, WriteBatch,
+    Stop, Task, Update, WriteBatch,
 };
 
 use crate::answer::Answer;
@@ -169,6 +169,10 @@ macro_rules! records {
 
             fn def(&self) -> DatasetDef {
                 <$of>::def(self)
+            }
+
+            fn with_stop(&self, stop: &Stop) -> Option<Box<dyn Records>> {
+                Some(Box::new(<$of>::with_stop(self, stop)))
             }
 
             fn fields(&self) -> Result<Option<Fields>> {

@@ -16,7 +16,7 @@ use esker::stats::{DatasetStats, UsageCounts};
 use esker::versions::{ValuePage, ValueToken};
 use esker::{
     Change, ChangesFrom, DatasetDef, Explain, Expr, Index, IndexKind, Key, Order, Path, Position,
-    Record, Request, Result, Seq, Task, Update, Value,
+    Record, Request, Result, Seq, Stop, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
 use esker_model::query::{CellCounts, LatestPer, Nearest, Setting, Shape};
@@ -52,6 +52,11 @@ pub trait Records: Send + Sync {
 
     /// The definition of the dataset.
     fn def(&self) -> DatasetDef;
+
+    /// The same records, with reads that `stop` ends; `None` if the store cannot end reads.
+    fn with_stop(&self, _stop: &Stop) -> Option<Box<dyn Records>> {
+        None
+    }
 
     /// The record of a key.
     ///
