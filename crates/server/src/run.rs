@@ -49,21 +49,38 @@ impl From<StartError> for RunError {
 /// # Errors
 /// [`RunError`]
 pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError> {
-    let signal = run_for(config, None, started)?;
+    let signal = run_until(config, Ends::default(), started)?;
     // Without a length, a signal has ended it.
     Ok(signal.unwrap_or_default())
 }
 
-/// As [`run`], but ends by itself after a time, too, if there is one: then it returns `None`.
+/// How a server ends, beside signals.
+#[derive(Default)]
+pub struct Ends {
+    /// It ends by itself after this time.
+    pub length: Option<Duration>,
+    /// Called before a signal ends the process at once: the second one, or one while the store is
+    /// opened.
+    pub at_once: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// As [`run`]. Returns `None` if the server has ended by itself.
 ///
 /// # Errors
 /// [`RunError`]
-pub fn run_for(
+pub fn run_until(
     config: Config,
-    length: Option<Duration>,
+    ends: Ends,
     started: impl FnOnce(&Server),
 ) -> Result<Option<u8>, RunError> {
     begin_log(config.log);
+    let Ends { length, at_once } = ends;
+    let exit = move |signal: u8| -> ! {
+        if let Some(at_once) = at_once {
+            at_once();
+        }
+        std::process::exit(128 + i32::from(signal))
+    };
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(RunError::Process)?;
     let ended = runtime.block_on(async {
@@ -71,7 +88,7 @@ pub fn run_for(
         let server = tokio::select! {
             server = Server::start(config) => server?,
             // While a store is opened, nothing is lost by an end.
-            number = signals.next() => std::process::exit(128 + i32::from(number)),
+            number = signals.next() => exit(number),
         };
         started(&server);
         let number = tokio::select! {
@@ -82,7 +99,7 @@ pub fn run_for(
         tokio::spawn(async move {
             let again = signals.next().await;
             tracing::warn!("ended by a second signal");
-            std::process::exit(128 + i32::from(again));
+            exit(again);
         });
         server.stop().await.map_err(RunError::Close)?;
         Ok(number)

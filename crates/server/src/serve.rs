@@ -35,7 +35,14 @@ pub enum StartError {
     /// The store cannot be opened.
     Store(esker::Error),
     /// An address cannot be listened on.
-    Listen(SocketAddr, io::Error),
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The setting that has it.
+        setting: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
 }
 
 impl std::fmt::Display for StartError {
@@ -43,9 +50,17 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Settings(why) => f.write_str(why),
             StartError::Store(error) => write!(f, "{error}"),
-            StartError::Listen(address, error) => {
-                write!(f, "cannot listen on {address}: {error}")
-            }
+            StartError::Listen {
+                address,
+                setting,
+                error,
+            } => match error.kind() {
+                io::ErrorKind::AddrInUse => write!(
+                    f,
+                    "{address} is in use by another program: choose another address with `{setting}`"
+                ),
+                _ => write!(f, "cannot listen on {address} (`{setting}`): {error}"),
+            },
         }
     }
 }
@@ -94,9 +109,7 @@ impl Server {
         let certificate = config.tls.as_ref();
         let certificate = certificate.map(|tls| Certificate::read(tls, &["h2", "http/1.1"]));
         let certificate = certificate.transpose().map_err(StartError::Settings)?;
-        let listener = bind(config.listen).await?;
-        let address = listener.local_addr();
-        let address = address.map_err(|error| StartError::Listen(config.listen, error))?;
+        let (listener, address) = bind(config.listen, "listen").await?;
         let doors = doors(&config).await?;
         let options =
             PubSub::register(Options::new().memory_budget(config.memory.unwrap_or(MEMORY)));
@@ -196,16 +209,27 @@ impl Server {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| StartError::Listen(address, error))
+/// Listens on the address of a setting; the address that was bound has a port.
+async fn bind(
+    address: SocketAddr,
+    setting: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |error| StartError::Listen {
+        address,
+        setting,
+        error,
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
 }
 
 /// The listeners of MQTT.
 async fn doors(config: &Config) -> Result<Vec<mqtt::Door>, StartError> {
     let mut doors = Vec::new();
     if let Some(address) = config.mqtt {
-        doors.push(mqtt::Door::new(bind(address).await?, None));
+        let (listener, _) = bind(address, "mqtt").await?;
+        doors.push(mqtt::Door::new(listener, None));
     }
     if let Some(address) = config.mqtt_tls {
         let tls = config.tls.as_ref().ok_or_else(|| {
@@ -213,7 +237,8 @@ async fn doors(config: &Config) -> Result<Vec<mqtt::Door>, StartError> {
             StartError::Settings(why.to_string())
         })?;
         let certificate = Certificate::read(tls, &["mqtt"]).map_err(StartError::Settings)?;
-        doors.push(mqtt::Door::new(bind(address).await?, Some(certificate)));
+        let (listener, _) = bind(address, "mqtt_tls").await?;
+        doors.push(mqtt::Door::new(listener, Some(certificate)));
     }
     Ok(doors)
 }

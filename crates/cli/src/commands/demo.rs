@@ -1,12 +1,12 @@
 //! `demo`: loads a stream of generated records and queries it in several ways.
 
-use std::fs;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use esker::{Dataset, DatasetDef, Durability, Explain, Expr, Index, KeyType, Op, Operand, Query};
 use serde_json::Value;
 
+use super::demo_folder::DemoFolder;
 use super::picture;
 use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
@@ -26,12 +26,13 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     match &args.other {
         Some(DemoCommand::Pubsub(args)) => {
             let folder = DemoFolder::new(args.dir.as_deref())?;
+            let _watch = folder.watch()?;
             return super::city::city(args, &folder.path, memory);
         }
         #[cfg(feature = "server")]
         Some(DemoCommand::Serve(args)) => {
             let folder = DemoFolder::new(args.dir.as_deref())?;
-            return super::demo_serve::serve(args, &folder.path, folder.temporary);
+            return super::demo_serve::serve(args, &folder);
         }
         #[cfg(feature = "volume")]
         Some(DemoCommand::Volume(args)) => {
@@ -44,6 +45,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
         return Err(Failure::Usage("--records must be at least 1".to_string()));
     }
     let folder = DemoFolder::new(args.dir.as_deref())?;
+    let _watch = folder.watch()?;
     let mut output = Output::new();
     output.line(format_args!("store: {}", folder.path.display()))?;
     output.flush()?;
@@ -329,59 +331,5 @@ impl Tour<'_> {
             self.output.line(format_args!("  {line}"))?;
         }
         Ok(())
-    }
-}
-
-/// The demo's folder; a temporary one is removed at the end.
-struct DemoFolder {
-    path: PathBuf,
-    temporary: bool,
-}
-
-impl DemoFolder {
-    fn new(dir: Option<&FilePath>) -> Result<Self, Failure> {
-        if let Some(dir) = dir {
-            if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
-                return Err(Failure::Usage(format!(
-                    "{} is not empty; the demo needs a new directory",
-                    dir.display()
-                )));
-            }
-            return Ok(Self {
-                path: dir.to_path_buf(),
-                temporary: false,
-            });
-        }
-        // Another process has another number; the same number may recur after a crash.
-        for attempt in 0..1000 {
-            let name = format!("esker-demo-{}-{attempt}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            match fs::create_dir(&path) {
-                Ok(()) => {
-                    return Ok(Self {
-                        path,
-                        temporary: true,
-                    });
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(Failure::Store(format!(
-                        "cannot create {}: {error}",
-                        path.display()
-                    )));
-                }
-            }
-        }
-        Err(Failure::Store(
-            "no free name for a temporary folder; give --dir".to_string(),
-        ))
-    }
-}
-
-impl Drop for DemoFolder {
-    fn drop(&mut self) {
-        if self.temporary {
-            let _ = fs::remove_dir_all(&self.path);
-        }
     }
 }

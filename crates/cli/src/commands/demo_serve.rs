@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ::pubsub::{Broker, Config as Topics, PubSub, Region, Subscription};
 use esker::{AreaExpr, ChangesFrom, DatasetDef, Expr, Index, KeyType, Op, Operand, Request, field};
 use esker_client::{Access, At, Client, Dataset, Feed, segment};
-use esker_server::{Config, Server, run_for};
+use esker_server::{Config, Ends, Server, run_until};
 
+use super::demo_folder::DemoFolder;
 use super::serve::ended;
 use crate::args::DemoServeArgs;
 use crate::failure::{Failure, Outcome};
@@ -41,31 +42,33 @@ const DISPATCH: u64 = 5;
 const INCIDENT: u64 = 3;
 
 /// `esker demo serve [DIR]`
-pub(super) fn serve(
-    args: &DemoServeArgs,
-    folder: &FilePath,
-    temporary: bool,
-) -> Result<Outcome, Failure> {
+pub(super) fn serve(args: &DemoServeArgs, folder: &DemoFolder) -> Result<Outcome, Failure> {
+    let watch = folder.watch()?;
     let mut output = Output::new();
-    output.line(format_args!("store: {}", folder.display()))?;
+    output.line(format_args!("store: {}", folder.path.display()))?;
     output.flush()?;
     let mut traffic = Traffic::new(args.seed, args.vehicles);
-    prepare(folder, &mut traffic)?;
+    prepare(&folder.path, &mut traffic)?;
     let config = Config {
-        dir: folder.to_path_buf(),
+        dir: folder.path.clone(),
         memory: Some(MEMORY),
         listen: args.listen,
         mqtt: Some(args.mqtt),
         ..Config::default()
     };
     let rate = args.rate;
-    let length = args.seconds.map(Duration::from_secs);
-    let (end, ends) = channel();
+    let ends = Ends {
+        length: args.seconds.map(Duration::from_secs),
+        at_once: Some(Box::new(folder.removal())),
+    };
+    let (end, ended_city) = channel();
     let mut running = None;
-    let signal = run_for(config, length, |server| {
+    let signal = run_until(config, ends, |server| {
+        // From here on the server waits for the signals.
+        drop(watch);
         let url = format!("http://{}", server.address());
         let shown = show(&mut output, server, &url, args);
-        let lives = thread::spawn(move || City::connect(&url, traffic, rate)?.live(&ends));
+        let lives = thread::spawn(move || City::connect(&url, traffic, rate)?.live(&ended_city));
         running = Some((shown, lives));
     });
     drop(end);
@@ -79,8 +82,8 @@ pub(super) fn serve(
             Err(_) => return Err(Failure::Store("the city's thread panicked".to_string())),
         }
     }
-    if !temporary {
-        note(format_args!("the store stays in {}", folder.display()));
+    if !folder.temporary {
+        note(format_args!("the store stays in {}", folder.path.display()));
     }
     Ok(signal.map_or(Outcome::Done, Outcome::Interrupted))
 }
@@ -189,11 +192,11 @@ fn show(
             format!("find {url} {VEHICLES} 'line = U1 and delay > 30' --limit 2 --explain"),
         ),
         (
-            "how many are late, by line",
+            "vehicles and their mean delay, by line",
             format!("aggregate {url} {VEHICLES} 'count,avg(delay)' --by line"),
         ),
         (
-            "five vehicles that pass the central station",
+            "the first five vehicles that came to the central station or left it",
             format!("fence {url} {VEHICLES} at '{area}' --follow --limit 5"),
         ),
     ] {

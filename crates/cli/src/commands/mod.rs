@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod datasets;
 mod definition;
 pub(crate) mod demo;
+mod demo_folder;
 #[cfg(feature = "server")]
 mod demo_serve;
 pub(crate) mod expiry;

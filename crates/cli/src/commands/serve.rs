@@ -1,5 +1,7 @@
 //! `serve` and `token`: a store over the network.
 
+use std::io::ErrorKind;
+
 use esker_server::{Config, RunError, StartError, hash_of, password_hash, run};
 
 use crate::args::{ServeArgs, TokenArgs, TokenRole};
@@ -60,6 +62,16 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
 pub(super) fn ended(error: RunError) -> Failure {
     match error {
         RunError::Start(StartError::Store(error)) | RunError::Close(error) => error.into(),
+        RunError::Start(StartError::Listen {
+            address,
+            setting,
+            error,
+        }) if error.kind() == ErrorKind::AddrInUse => {
+            let option = setting.replace('_', "-");
+            Failure::Usage(format!(
+                "{address} is in use by another program: choose another address with --{option}"
+            ))
+        }
         error => Failure::Usage(error.to_string()),
     }
 }

@@ -3,10 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::common::{command, esker};
-use serde_json::Value;
 
 /// The demo, which is ended when the test fails, too.
 struct Demo {
@@ -20,11 +22,11 @@ impl Demo {
     fn start(args: &[&str]) -> Demo {
         let listen = ["--listen", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"];
         let args = [&["demo", "serve"], args, &listen].concat();
-        let mut command = command(&args);
-        let mut child = command
-            .stderr(std::process::Stdio::inherit())
-            .spawn()
-            .unwrap();
+        Demo::of(&args, Stdio::inherit())
+    }
+
+    fn of(args: &[&str], stderr: Stdio) -> Demo {
+        let mut child = command(args).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         let folder = PathBuf::from(first.strip_prefix("store: ").unwrap());
@@ -33,6 +35,10 @@ impl Demo {
             lines,
             folder,
         }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// The commands that it prints, up to the last one.
@@ -162,8 +168,7 @@ fn the_commands_that_the_demo_prints_are_valid() {
     assert_eq!(kinds, ["curl", "mosquitto_sub", "esker"]);
     let folder = demo.folder.clone();
     assert!(folder.exists());
-    let pid = rustix::process::Pid::from_child(&demo.child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    demo.signal(Signal::INT);
     assert_eq!(demo.child.wait().unwrap().code(), Some(130));
     assert!(!folder.exists(), "{}", folder.display());
 }
@@ -187,4 +192,70 @@ fn the_demo_ends_by_itself_and_keeps_a_store_that_was_named() {
     let folder = temporary.folder.clone();
     assert!(temporary.child.wait().unwrap().success());
     assert!(!folder.exists(), "{}", folder.display());
+}
+
+#[test]
+fn a_signal_removes_the_temporary_folder_also_while_the_city_is_prepared() {
+    for args in [&["demo", "serve", "--vehicles", "100000"], &["demo"][..]] {
+        let mut demo = Demo::of(args, Stdio::inherit());
+        assert!(demo.folder.exists());
+        demo.signal(Signal::TERM);
+        assert_eq!(demo.child.wait().unwrap().code(), Some(143));
+        assert!(!demo.folder.exists(), "{}", demo.folder.display());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_demo_at_once_and_removes_the_temporary_folder() {
+    let args = ["demo", "serve", "--vehicles", "12", "--rate", "10"];
+    let listen = ["--listen", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"];
+    let mut demo = Demo::of(&[&args[..], &listen].concat(), Stdio::piped());
+    let commands = demo.commands().join(" ");
+    let address = commands.split("http://").nth(1).unwrap();
+    let address = address.split('/').next().unwrap().to_string();
+    // A load whose client sends no more: the server waits for it at its end.
+    let mut load = TcpStream::connect(&address).unwrap();
+    load.write_all(
+        b"POST /v1/datasets/vehicles/records HTTP/1.1\r\nhost: localhost\r\n\
+          expect: 100-continue\r\ncontent-length: 1000\r\n\r\n",
+    )
+    .unwrap();
+    // The handler has begun to read the body.
+    let mut answer = [0; 12];
+    load.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    let mut log = BufReader::new(demo.child.stderr.take().unwrap()).lines();
+    demo.signal(Signal::INT);
+    let ends = log.any(|line| line.unwrap().contains("a second signal ends at once"));
+    assert!(ends);
+    demo.signal(Signal::INT);
+    let ended = log.any(|line| line.unwrap().contains("ended by a second signal"));
+    assert!(ended);
+    assert_eq!(demo.child.wait().unwrap().code(), Some(130));
+    assert!(!demo.folder.exists(), "{}", demo.folder.display());
+}
+
+#[test]
+fn an_address_in_use_is_named_with_the_option_that_chooses_another() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("db").display().to_string();
+    let demo = ["demo", "serve", "--vehicles", "1"];
+    let serve = ["serve", &store];
+    let options = ["--listen", "--mqtt"];
+    for command in [&demo[..], &serve[..]] {
+        for option in options {
+            let mut args = command.to_vec();
+            for one in options {
+                let is_taken = one == option;
+                args.extend([one, if is_taken { &address } else { "127.0.0.1:0" }]);
+            }
+            let run = esker(&args).expect(2);
+            let says = format!(
+                "{address} is in use by another program: choose another address with {option}"
+            );
+            assert!(run.stderr.contains(&says), "{}", run.stderr);
+        }
+    }
 }
