@@ -41,13 +41,13 @@ export class Consumers {
       columns: [
         { title: "Consumer", cell: (one) => one.name, head: true },
         { title: "Dataset", cell: (one) => one.dataset ?? "" },
-        { title: "Position", cell: (one) => one.position, style: "mono" },
-        { title: "Connections", cell: (one) => count(one.connections), number: true },
-        { title: "Not acknowledged", cell: (one) => count(one.outstanding), number: true },
         { title: "Lag", cell: (one) => bytes(one.lag_bytes), number: true },
         { title: "Last minutes", cell: (one) => spark(history.lags.get(`${one.dataset ?? ""}/${one.name}`) ?? []) },
         { title: "Oldest unread", cell: (one) => (one.unread_seconds === null ? "none" : age(one.unread_seconds)), number: true },
         { title: "Log kept", cell: (one) => kept(one) },
+        { title: "Connections", cell: (one) => count(one.connections), number: true },
+        { title: "Not acknowledged", cell: (one) => count(one.outstanding), number: true },
+        { title: "Position", cell: (one) => one.position, style: "mono" },
       ],
     }));
     show(byId("snapshots-list"), table({

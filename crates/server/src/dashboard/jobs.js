@@ -36,12 +36,15 @@ export function runningJobs(jobs = []) {
   }));
 }
 
+/** False for a job that looked for unused space and found none. */
+const hasDone = (job) => Boolean(job.error || job.tree || job.bytes_in || job.bytes_written);
+
 /** Jobs that ended, newest first. */
 export function endedJobs(jobs = []) {
   return table({
     caption: "Ended flushes and compactions, newest first",
     empty: "None has ended yet.",
-    rows: jobs.slice(0, 30),
+    rows: jobs.filter(hasDone).slice(0, 30),
     columns: [
       { title: "Ended", cell: (job) => `${age(job.seconds_ago)} ago`, number: true },
       { title: "Job", cell: ({ job }) => job },

@@ -22,6 +22,8 @@ export class PlotMap {
   #outline = [];
   /** The centre, and degrees of latitude a pixel. */
   #view = { x: 0, y: 0, scale: 0.5 };
+  /** True once a person has moved the map: it stays where it is then. */
+  #isMoved = false;
 
   constructor(host, { label, height = 420 }) {
     this.label = label;
@@ -45,12 +47,12 @@ export class PlotMap {
   /** Points are `{x, y, text, strength, trail}`; strength from 0 to 1. */
   setPoints(points) {
     this.#points = points;
-    this.draw();
+    this.#show();
   }
 
   setBoxes(boxes) {
     this.#boxes = boxes;
-    this.draw();
+    this.#show();
   }
 
   /** A line around an area: its corners. */
@@ -59,8 +61,19 @@ export class PlotMap {
     this.draw();
   }
 
+  /** Draws; what lies beyond the frame is brought into it. */
+  #show() {
+    const { width, height } = this.#size();
+    const isBeyond = ([px, py]) => px < 0 || py < 0 || px > width || py > height;
+    const corners = this.#boxes.flatMap(({ west, south, east, north }) => [[west, south], [east, north]]);
+    const places = [...this.#points.map(({ x, y }) => [x, y]), ...corners];
+    if (!this.#isMoved && width > 0 && places.some(([x, y]) => isBeyond(this.#pixel(x, y)))) this.fit();
+    else this.draw();
+  }
+
   /** Shows everything. */
   fit() {
+    this.#isMoved = false;
     const corners = this.#outline.map(([x, y]) => ({ x, y }));
     const places = [...this.#points, ...corners];
     const xs = [...places.map(({ x }) => x), ...this.#boxes.flatMap(({ west, east }) => [west, east])];
@@ -89,6 +102,7 @@ export class PlotMap {
   }
 
   #zoom(by, at) {
+    this.#isMoved = true;
     const { width, height } = this.#size();
     const [px, py] = at ?? [width / 2, height / 2];
     const before = this.#place(px, py);
@@ -100,6 +114,7 @@ export class PlotMap {
   }
 
   #move(dx, dy) {
+    this.#isMoved = true;
     this.#view.x -= (dx * this.#view.scale) / this.#narrowing();
     this.#view.y += dy * this.#view.scale;
     this.draw();
