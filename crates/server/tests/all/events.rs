@@ -1,8 +1,8 @@
 //! A client of server-sent events that reads as slowly as a test wants, and breaks off where it
 //! wants.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,6 +19,7 @@ pub(crate) struct Events {
     pub(crate) headers: Vec<String>,
     /// The id of the last event, as a browser keeps it.
     pub(crate) last_id: Option<String>,
+    may_break: bool,
 }
 
 /// An event with data.
@@ -32,34 +33,45 @@ pub(crate) struct Sent {
 impl Events {
     /// Asks for a stream; `headers` are whole lines.
     pub(crate) fn open(served: &Served, path: &str, headers: &[&str]) -> Events {
-        let address = served.url("").replace("http://", "");
-        let mut stream = TcpStream::connect(address).unwrap();
+        Events::at(served.http(), path, headers).unwrap()
+    }
+
+    /// As [`Events::open`], of a server that may be killed: fails if it has gone.
+    pub(crate) fn at(address: SocketAddr, path: &str, headers: &[&str]) -> io::Result<Events> {
+        let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // An answer to HTTP/1.0 has no chunks.
         let mut request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n");
         for header in headers {
             request += &format!("{header}\r\n");
         }
-        stream
-            .write_all(format!("{request}\r\n").as_bytes())
-            .unwrap();
+        stream.write_all(format!("{request}\r\n").as_bytes())?;
         let mut reader = BufReader::new(stream);
         let mut headers = Vec::new();
         loop {
             let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
+            if reader.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             match line.trim_end() {
                 "" => break,
                 line => headers.push(line.to_lowercase()),
             }
         }
         let status = headers[0].split(' ').nth(1).unwrap().parse().unwrap();
-        Events {
+        Ok(Events {
             reader,
             status,
             headers,
             last_id: None,
-        }
+            may_break: false,
+        })
+    }
+
+    /// The stream may end within an event, which counts as not received.
+    pub(crate) fn may_break(mut self) -> Events {
+        self.may_break = true;
+        self
     }
 
     /// As [`Events::open`], of a stream that begins; continues behind `last_id`.
@@ -100,19 +112,20 @@ impl Events {
         loop {
             let mut line = String::new();
             if self.reader.read_line(&mut line).unwrap_or(0) == 0 {
-                assert!(lines.is_empty(), "the stream broke off in {lines:?}");
+                let is_whole = lines.is_empty() || self.may_break;
+                assert!(is_whole, "the stream broke off in {lines:?}");
                 return None;
             }
             match line.trim_end_matches('\n') {
-                "" => return Some(lines),
-                line => {
-                    if let Some(id) = line.strip_prefix("id: ") {
-                        self.last_id = Some(id.to_string());
-                    }
-                    lines.push(line.to_string());
-                }
+                "" => break,
+                line => lines.push(line.to_string()),
             }
         }
+        let id = lines.iter().find_map(|line| line.strip_prefix("id: "));
+        if let Some(id) = id {
+            self.last_id = Some(id.to_string());
+        }
+        Some(lines)
     }
 
     /// The next event with data; `None` at the end.

@@ -1,78 +1,16 @@
 //! SIGKILL of a server: what was acknowledged is there, nothing is lost, duplicates are marked.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker_server::Server;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, Publish};
 
-use super::{Client, Options, config, payload};
-
-const FOLDER: &str = "ESKER_TEST_MQTT_FOLDER";
-
-/// Not a test: the server that [`a_killed_server_loses_nothing`] kills.
-#[test]
-fn server_of_another_process() {
-    let Some(folder) = std::env::var_os(FOLDER) else {
-        return;
-    };
-    let mut config = config();
-    config.dir = folder.into();
-    config.listen = "127.0.0.1:0".parse().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = runtime.block_on(Server::start(config)).unwrap();
-    println!("\nserves {}", server.mqtt_address().unwrap());
-    loop {
-        std::thread::park();
-    }
-}
-
-struct Process {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Process {
-    fn start(folder: &Path) -> Process {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "mqtt::kills::server_of_another_process",
-                "--exact",
-                "--nocapture",
-            ])
-            .env(FOLDER, folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut addresses = lines.filter_map(|line| {
-            let line = line.unwrap();
-            line.strip_prefix("serves ")
-                .map(|address| address.parse().unwrap())
-        });
-        let address = addresses.next().unwrap();
-        Process { child, address }
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use super::{Client, Options, payload};
+use crate::process::Process;
 
 /// Publishes numbers until the server has gone; `acknowledged` are those of which it said so.
 fn publisher(
@@ -111,9 +49,9 @@ fn a_killed_server_loses_nothing() {
     let mut received: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
     let rounds = 4;
     for round in 0..=rounds {
-        let process = Process::start(&folder);
+        let mut process = Process::start(&folder);
         let options = Options::lasting("c", 3600);
-        let (mut client, was_there) = Client::open(process.address, options);
+        let (mut client, was_there) = Client::open(process.mqtt, options);
         assert_eq!(was_there, round > 0);
         if round == 0 {
             client.subscribe("t", QoS::AtLeastOnce);
@@ -121,7 +59,7 @@ fn a_killed_server_loses_nothing() {
         let stop = Arc::new(AtomicBool::new(false));
         let publishing = {
             let (next, acknowledged) = (next.clone(), acknowledged.clone());
-            let (stop, address) = (stop.clone(), process.address);
+            let (stop, address) = (stop.clone(), process.mqtt);
             std::thread::spawn(move || publisher(address, &next, &acknowledged, &stop))
         };
         let mut in_round = 0;
