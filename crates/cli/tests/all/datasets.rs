@@ -125,12 +125,16 @@ pub(crate) fn a_name_that_is_taken_or_no_name_is_refused() {
         (["vists", "users"], "dataset `users` exists"),
         (["vists", "vists"], "dataset `vists` exists"),
         (["vists", "a/b"], "1 to 64 letters, digits"),
+        (["vists", ".."], "an address cannot hold it"),
         (["visits", "other"], "did you mean `vists`?"),
     ] {
         let refused = esker(&["rename", &store, args[0], args[1]]).expect(2);
         assert!(refused.stderr.contains(said), "{}", refused.stderr);
     }
     assert_eq!(esker(&["count", &store, "vists"]).expect(0).stdout, "2\n");
+    let refused = esker(&["create", &store, "..", "--key", "id"]).expect(2);
+    let said = "dataset name `..`: an address cannot hold it";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
 }
 
 #[test]

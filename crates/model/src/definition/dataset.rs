@@ -14,18 +14,29 @@ use crate::error::{Error, Result};
 use crate::schema::{IntoPath, KeyType, Path, Type, key_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
-/// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
+/// Checks the name of a new dataset: 1 to 64 letters, digits, `-`, `_` and `.`, but not `.` and
+/// `..`, which addresses cannot hold.
 ///
 /// # Errors
-/// [`Error::BadInput`] if it has others.
+/// [`Error::BadInput`] for any other name.
 pub fn check_dataset_name(name: &str) -> Result<()> {
+    check_name("dataset", name)
+}
+
+/// As [`check_dataset_name`], for the name of something else, `what`.
+///
+/// # Errors
+/// [`Error::BadInput`].
+pub fn check_name(what: &str, name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        return Err(Error::bad_input(format!(
-            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        )));
-    }
-    Ok(())
+    let why = match name {
+        "." | ".." => "an address cannot hold it, choose another",
+        _ if name.is_empty() || name.len() > 64 || !name.chars().all(fits) => {
+            "1 to 64 letters, digits, `-`, `_` and `.` are allowed"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::bad_input(format!("{what} name `{name}`: {why}")))
 }
 
 /// The definition of a dataset. Its serialised form needs only a key and its type. It is checked

@@ -13,7 +13,7 @@ mod text;
 
 pub use attribute::{IndexDef, MAX_INDEXES};
 pub use checks::{check_fields, check_place_and_time, check_tokenizer, check_type};
-pub use dataset::{DatasetDef, Expiry, check_dataset_name};
+pub use dataset::{DatasetDef, Expiry, check_dataset_name, check_name};
 pub use document::DefinitionDocument;
 pub use external::ExternalKind;
 pub use index::Index;

@@ -218,7 +218,8 @@ impl Database {
         state.ok_or_else(|| Error::unknown_dataset_among(name, self.dataset_names().iter()))
     }
 
-    /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
+    /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`, but not `.` and
+    /// `..`.
     ///
     /// # Errors
     /// [`Error::Exists`] if a dataset has the name; [`Error::BadInput`] if the name or the
@@ -461,5 +462,47 @@ impl Database {
             self.store.group.give_up();
         }
         Ok(closed?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_model::schema::KeyType;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_address_can_hold_is_refused_but_a_dataset_that_has_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let open = || Database::create_or_open(&path, Options::new()).unwrap();
+        let def = || DatasetDef::new("id", KeyType::Int);
+        let db = open();
+        db.create_dataset::<u64>("...", def()).unwrap();
+        for name in [".", ".."] {
+            let refused = [
+                db.create_dataset::<u64>(name, def()).map(drop),
+                db.rename_dataset("...", name),
+                db.keep_snapshot(name).map(drop),
+            ];
+            for error in refused.map(Result::unwrap_err) {
+                assert!(
+                    error.to_string().contains("an address cannot hold it"),
+                    "{error}"
+                );
+            }
+            // As an earlier version created it.
+            let trees = new_trees(name, &StoredDef::new(&def()));
+            db.store.group.create_trees(&trees).unwrap();
+        }
+        db.close().unwrap();
+        let db = open();
+        assert_eq!(db.dataset_names(), [".", "..", "..."]);
+        let known = db.dataset::<u64>("..").unwrap();
+        known.put_json(br#"{"id": 1}"#).unwrap();
+        assert!(known.get(1).unwrap().is_some());
+        db.rename_dataset("..", "up").unwrap();
+        db.drop_dataset(".").unwrap();
+        assert_eq!(db.dataset_names(), ["...", "up"]);
     }
 }

@@ -14,7 +14,7 @@ use esker_model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
 use crate::error::{Error, Result};
-use crate::store::{DatasetState, Handle, Store, View, check_dataset_name, datasets_in};
+use crate::store::{DatasetState, Handle, Store, View, datasets_in};
 use crate::telemetry::Usage;
 
 impl Database {
@@ -127,11 +127,7 @@ impl Database {
 
 /// Snapshot names follow the rules of dataset names.
 fn check_name(name: &str) -> Result<()> {
-    check_dataset_name(name).map_err(|_| {
-        Error::bad_input(format!(
-            "snapshot name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        ))
-    })
+    Ok(esker_model::definition::check_name("snapshot", name)?)
 }
 
 /// All datasets of a store at one moment, from [`Database::snapshot`] or

@@ -179,7 +179,8 @@ pub(crate) fn datasets_in(
     Ok(datasets)
 }
 
-/// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
+/// Checks the name of a new dataset: 1 to 64 letters, digits, `-`, `_` and `.`, but not `.` and
+/// `..`, which addresses cannot hold.
 ///
 /// # Errors
 /// [`Error::BadInput`] for any other name.
