@@ -75,7 +75,7 @@ impl Observed {
         Observed {
             _in_flight: app.metrics.asked(),
             begin: Instant::now(),
-            dataset: dataset.map(str::to_string),
+            dataset: dataset.map(decoded),
             route,
             method: request.method().clone(),
             path: app.logs_requests.then(|| request.uri().path().to_string()),
@@ -86,7 +86,12 @@ impl Observed {
         let (status, took) = (response.status().as_u16(), self.begin.elapsed());
         let (route, method) = (self.route.as_ref().map(MatchedPath::as_str), self.method);
         // Clients choose names: only those of datasets are measured.
-        let dataset = self.dataset.filter(|_| response.status().is_success());
+        let mut dataset = self.dataset.filter(|_| response.status().is_success());
+        if response.extensions().get::<NameGone>().is_some()
+            && let Some(gone) = dataset.take()
+        {
+            app.metrics.forget(&gone);
+        }
         app.metrics.answered(route, dataset, &method, status, took);
         if let Some(path) = self.path {
             let millis = took.as_secs_f64() * 1e3;
@@ -99,6 +104,28 @@ impl Observed {
 fn dataset_of<'p>(route: &str, path: &'p str) -> Option<&'p str> {
     let mut segments = route.split('/').zip(path.split('/'));
     segments.find_map(|(name, value)| (name == "{dataset}").then_some(value))
+}
+
+/// In an answer: no dataset has the name of the address any more.
+#[derive(Clone, Copy)]
+pub(super) struct NameGone;
+
+/// A segment of an address as it was before it was percent-encoded: one name has many forms.
+fn decoded(segment: &str) -> String {
+    let (mut out, mut rest) = (Vec::with_capacity(segment.len()), segment.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.first_chunk::<2>().filter(|_| *first == b'%');
+        let byte = digits.and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 16).ok()
+        });
+        out.push(byte.unwrap_or(*first));
+        rest = match byte {
+            Some(_) => after.get(2..).unwrap_or_default(),
+            None => after,
+        };
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 async fn passed(app: &Shared, mut request: Request, next: Next) -> Response {

@@ -1,14 +1,16 @@
 //! Datasets: listed, described, created, renamed and dropped.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use esker::Key;
 use esker::schema::DefinitionDocument;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::app::Shared;
+use super::around::NameGone;
 use super::body::Document;
 use super::extract::{Administers, Reads, Segments};
 use crate::access::{Caller, Role};
@@ -115,7 +117,7 @@ pub(super) async fn drop(
     State(app): State<Shared>,
     Administers(caller): Administers,
     Segments(name): Segments<String>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, "drop dataset");
     let shared = app.clone();
     let dropped = app.engine.run(move |handle| {
@@ -125,7 +127,7 @@ pub(super) async fn drop(
         Ok(())
     });
     dropped.await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok((Extension(NameGone), StatusCode::NO_CONTENT).into_response())
 }
 
 /// Another name.
@@ -146,7 +148,7 @@ pub(super) async fn rename(
     Administers(caller): Administers,
     Segments(name): Segments<String>,
     Document(Rename { to }, _): Document<Rename>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     caller.may(Role::Admin, &to)?;
     tracing::info!(target: "audit", caller = caller.name(), dataset = name, to, "rename dataset");
     let shared = app.clone();
@@ -156,7 +158,7 @@ pub(super) async fn rename(
         Ok(())
     });
     renamed.await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok((Extension(NameGone), StatusCode::NO_CONTENT).into_response())
 }
 
 /// The fields of a dataset's records.

@@ -1,7 +1,7 @@
 //! What the server measures beside MQTT: its requests as they are answered, and the
 //! store's own counters when they are asked for.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,8 +44,8 @@ struct Asked {
 /// The most datasets whose times are measured one by one: each has some series for each route.
 const DATASETS: usize = 200;
 
-/// The label of all further datasets.
-const OTHER: &str = "other";
+/// The label of all further datasets, which no dataset can have as its name.
+const OTHER: &str = "(other)";
 
 /// What the server measures while it runs.
 pub(crate) struct Metrics {
@@ -54,8 +54,8 @@ pub(crate) struct Metrics {
     seconds: Family<Asked, Histogram, fn() -> Histogram>,
     /// Requests whose answers have not begun.
     in_flight: Gauge,
-    /// The datasets that have labels.
-    datasets: RwLock<HashSet<String>>,
+    /// The datasets that have labels, and the series of each.
+    datasets: RwLock<HashMap<String, Vec<Asked>>>,
     /// Connections of HTTP that are open.
     pub(crate) connections: Gauge,
     /// Connections that were refused, because there were too many.
@@ -151,11 +151,9 @@ impl Metrics {
         let asked = Asked {
             route: route.clone(),
             method,
-            dataset: dataset.map_or_else(String::new, |name| self.label(name)),
+            dataset: dataset.unwrap_or_default(),
         };
-        self.seconds
-            .get_or_create(&asked)
-            .observe(took.as_secs_f64());
+        self.observe(asked, took.as_secs_f64());
         let answered = Answered {
             route,
             method,
@@ -164,17 +162,33 @@ impl Metrics {
         self.requests.get_or_create(&answered).inc();
     }
 
-    /// The label of a dataset.
-    fn label(&self, dataset: String) -> String {
-        if self.datasets.read().contains(&dataset) {
-            return dataset;
+    fn observe(&self, mut asked: Asked, seconds: f64) {
+        if let Some(known) = self.seconds.get(&asked) {
+            known.observe(seconds);
+            return;
         }
+        // Under the lock the series is made, too: it is known when its dataset is forgotten.
         let mut known = self.datasets.write();
-        if known.len() >= DATASETS && !known.contains(&dataset) {
-            return OTHER.to_string();
+        if !asked.dataset.is_empty() {
+            if known.len() >= DATASETS && !known.contains_key(&asked.dataset) {
+                asked.dataset = OTHER.to_string();
+            } else {
+                let series = known.entry(asked.dataset.clone()).or_default();
+                if !series.contains(&asked) {
+                    series.push(asked.clone());
+                }
+            }
         }
-        known.insert(dataset.clone());
-        dataset
+        self.seconds.get_or_create(&asked).observe(seconds);
+    }
+
+    /// Removes the series of a dataset that was dropped or renamed, so that others can have their
+    /// own.
+    pub(crate) fn forget(&self, dataset: &str) {
+        let mut known = self.datasets.write();
+        for series in known.remove(dataset).into_iter().flatten() {
+            self.seconds.remove(&series);
+        }
     }
 
     /// Everything in Prometheus' text form.
@@ -358,12 +372,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datasets_with_labels_are_bounded() {
+    fn datasets_with_labels_are_bounded_and_dropped_ones_make_room() {
         let metrics = Metrics::default();
+        let route = "/v1/datasets/{dataset}/count";
+        let answered = |name: &str| {
+            let took = Duration::from_millis(1);
+            metrics.answered(Some(route), Some(name.to_string()), &Method::GET, 200, took);
+        };
+        let has = |name: &str| {
+            let mut text = String::new();
+            text::encode_registry(&mut text, &metrics.registry).unwrap();
+            text.contains(&format!("dataset=\"{name}\""))
+        };
         for number in 0..DATASETS {
-            assert_eq!(metrics.label(format!("d{number}")), format!("d{number}"));
+            answered(&format!("d{number}"));
         }
-        assert_eq!(metrics.label("one-more".to_string()), OTHER);
-        assert_eq!(metrics.label("d7".to_string()), "d7");
+        // A dataset may have this word for its name.
+        answered("other");
+        answered("d7");
+        assert!(has("d0") && has("d199") && has(OTHER) && !has("other"));
+        metrics.forget("d7");
+        assert!(!has("d7"));
+        answered("other");
+        assert!(has("other"));
+        answered("d7");
+        assert!(!has("d7"));
     }
 }

@@ -101,6 +101,36 @@ fn times_are_measured_by_route_and_dataset() {
 }
 
 #[test]
+fn a_dataset_has_one_label_as_long_as_it_has_its_name() {
+    let served = Served::new();
+    served.create("visits", json!({"key": "id:int"}));
+    let count = |served: &Served, dataset: &str, route: &str| {
+        let text = served.ask("GET /metrics").text();
+        let begin = format!("esker_http_request_seconds_count{{route=\"{route}\",method=\"GET\"");
+        let begin = format!("{begin},dataset=\"{dataset}\"}} ");
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(begin.as_str()));
+        lines
+            .map(|count| count.parse::<u64>().unwrap())
+            .sum::<u64>()
+    };
+    let route = "/v1/datasets/{dataset}/count";
+    served.ask("GET /v1/datasets/visits/count");
+    served.ask("GET /v1/datasets/%76isit%73/count");
+    assert_eq!(count(&served, "visits", route), 2);
+    let rename = "POST /v1/datasets/visits/rename";
+    assert_eq!(served.json(rename, &json!({"to": "seen"})).status, 204);
+    served.ask("GET /v1/datasets/seen/count");
+    let text = served.ask("GET /metrics").text();
+    assert!(!text.contains("dataset=\"visits\""), "{text}");
+    assert_eq!(count(&served, "seen", route), 1);
+    assert_eq!(served.ask("DELETE /v1/datasets/s%65en").status, 204);
+    let text = served.ask("GET /metrics").text();
+    assert!(!text.contains("dataset=\"seen\""), "{text}");
+}
+
+#[test]
 fn open_streams_are_measured() {
     let served = Served::new();
     served.create("visits", json!({"key": "id:int"}));
