@@ -158,7 +158,7 @@ impl Client {
                 // The server had closed the connection, which was kept from an earlier request.
                 Err(error) if ask.is_read && attempt == 1 && is_closed(&error) => continue,
                 Err(ureq::Error::Timeout(Timeout::PerRead | Timeout::PerWrite)) => {
-                    return Err(self.silent());
+                    return Err(self.silent(ask.is_read));
                 }
                 run => {
                     run.map_err(|error| Error::Unavailable(format!("{}: {error}", self.base)))?
@@ -217,10 +217,15 @@ impl Client {
     }
 
     /// The error for a server that says nothing.
-    fn silent(&self) -> Error {
+    fn silent(&self, is_read: bool) -> Error {
         let silence = self.silence.longest();
+        let outcome = if is_read {
+            ""
+        } else {
+            "; whether it has done what was asked is not known"
+        };
         Error::Unavailable(format!(
-            "{}: the server does not answer (nothing came for {silence:?})",
+            "{}: the server does not answer (nothing came for {silence:?}){outcome}",
             self.base
         ))
     }
@@ -259,7 +264,7 @@ impl Client {
     pub(crate) fn unread(&self, error: &std::io::Error) -> Error {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
         match inner {
-            Some(ureq::Error::Timeout(_)) => self.silent(),
+            Some(ureq::Error::Timeout(_)) => self.silent(true),
             _ => self.broke_off(error),
         }
     }
@@ -475,10 +480,18 @@ mod tests {
             assert_eq!(error.kind(), esker::ErrorKind::Unavailable);
             let text = error.to_string();
             assert!(
-                text.contains("does not answer (nothing came for 100ms)"),
+                text.ends_with("does not answer (nothing came for 100ms)"),
                 "{text}"
             );
         }
+        // A disk may have stalled under a commit.
+        let client = Client::connect(&silent(b""), &access).unwrap();
+        let error = client.delete("/v1/datasets/d/records/1").unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("whether it has done what was asked is not known"),
+            "{text}"
+        );
     }
 
     #[test]
