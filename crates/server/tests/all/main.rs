@@ -10,6 +10,7 @@ mod datasets;
 mod events;
 mod fence;
 mod find;
+mod floods;
 mod jobs;
 mod kills;
 mod limits;
