@@ -14,7 +14,7 @@ use esker_import::{BATCH_BYTES, BATCH_RECORDS, End, Import, Observer, sources};
 use esker_store::Dataset;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyIterator};
 
 use crate::error::{Raise, exception, input, raised};
 use crate::json::record_json;
@@ -57,57 +57,63 @@ pub(crate) fn iterable(
     let thread = thread.spawn(move || write(&*writer, &parts, &written));
     thread.map_err(|error| exception(py, "IoError", &format!("cannot start a thread: {error}")))?;
     let mut load = Load {
-        full: Some(full),
+        full,
         results: Mutex::new(results),
         in_flight: false,
         count: 0,
     };
-    let mut part = Part::default();
-    let read = loop {
-        match records.next() {
-            None => break Ok(()),
-            Some(record) => {
-                let taken = record.and_then(|record| record_json(&record, &mut part.json));
-                if let Err(error) = taken {
-                    let last = part.ends.last().copied().unwrap_or_default();
-                    part.json.truncate(last);
-                    break Err(error);
-                }
-                part.ends.push(part.json.len());
-            }
-        }
-        if part.is_full() {
-            load.send(py, std::mem::take(&mut part))?;
-            py.check_signals()?;
-            if let Some(progress) = progress {
-                progress.call1((load.count,))?;
-            }
-        }
-    };
+    let read = load.read(py, &mut records, progress);
     // What was read before an exception is loaded, too, as with files.
-    load.send(py, part)?;
-    let loaded = load.finish(py, &**dataset)?;
+    let loaded = load.finish(py, &**dataset);
+    read?;
+    let loaded = loaded?;
     if let Some(progress) = progress {
         progress.call1((loaded,))?;
     }
-    read.map(|()| loaded)
+    Ok(loaded)
 }
 
 /// The thread that writes.
 struct Load {
-    full: Option<SyncSender<Part>>,
+    full: SyncSender<Part>,
     results: Mutex<Receiver<Written>>,
     in_flight: bool,
     count: u64,
 }
 
 impl Load {
+    /// Gives the writer what the iterator returns, until that ends or raises.
+    fn read(
+        &mut self,
+        py: Python<'_>,
+        records: &mut Bound<'_, PyIterator>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let mut part = Part::default();
+        for record in records {
+            let added = record.and_then(|record| record_json(&record, &mut part.json));
+            if let Err(error) = added {
+                part.json
+                    .truncate(part.ends.last().copied().unwrap_or_default());
+                self.send(py, part)?;
+                return Err(error);
+            }
+            part.ends.push(part.json.len());
+            if part.is_full() {
+                self.send(py, std::mem::take(&mut part))?;
+                py.check_signals()?;
+                if let Some(progress) = progress {
+                    progress.call1((self.count,))?;
+                }
+            }
+        }
+        self.send(py, part)
+    }
+
     /// Gives a part to the writer, when the one before is committed.
     fn send(&mut self, py: Python<'_>, part: Part) -> PyResult<()> {
         self.take(py)?;
-        if let Some(full) = &self.full {
-            self.in_flight = py.detach(|| full.send(part)).is_ok();
-        }
+        self.in_flight = py.detach(|| self.full.send(part)).is_ok();
         Ok(())
     }
 
@@ -126,10 +132,11 @@ impl Load {
         Ok(())
     }
 
+    /// Waits until all is written and on disk.
     fn finish(mut self, py: Python<'_>, dataset: &dyn Dataset) -> PyResult<u64> {
-        self.take(py)?;
-        self.full = None;
-        py.detach(|| dataset.sync()).raise(py)?;
+        let taken = self.take(py);
+        let synced = py.detach(|| dataset.sync()).raise(py);
+        taken.and(synced)?;
         Ok(self.count)
     }
 }

@@ -151,3 +151,7 @@ def test_numpy(any_values: esker.Dataset) -> None:
     assert any_values[1] == {"id": 1, "f": 0.5, "d": 0.25, "b": True, "a": [0, 1, 2]}
     with pytest.raises(esker.InputError, match="NaN"):
         any_values.put({"id": 1, "f": numpy.float64("nan")})
+    with pytest.raises(esker.InputError, match="make it a datetime with a zone"):
+        any_values.put({"id": 1, "at": numpy.datetime64("2026-11-21T09:00:00", "ns")})
+    with pytest.raises(esker.InputError, match="ndarray has no JSON"):
+        any_values.put({"id": 1, "at": numpy.array(["2026-11-21"], dtype="datetime64[ns]")})

@@ -247,6 +247,11 @@ impl Writer<'_> {
         // NumPy's before Python's, of which some are subclasses.
         let ty = value.get_type();
         if ty.module()?.to_cow()?.starts_with("numpy") {
+            // Its times have no zone, and some units of them become numbers.
+            let kind = value.getattr("dtype")?.getattr("kind")?;
+            if matches!(&*kind.extract::<String>()?, "M" | "m") {
+                return Err(unfit(value).into());
+            }
             return self.value(&value.call_method0("tolist")?);
         }
         if let Ok(text) = value.cast::<PyString>() {
@@ -308,6 +313,7 @@ fn unfit(value: &Bound<'_, PyAny>) -> PyErr {
     let hint = match name.as_str() {
         "bytes" | "bytearray" => ": decode it, or encode it with base64",
         "set" | "frozenset" => ": make it a list",
+        "datetime64" => ": make it a datetime with a zone",
         _ => "",
     };
     input(
