@@ -31,11 +31,16 @@ fn long_functions(code: &str) -> Vec<usize> {
     let mut long = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let text = line.trim_start();
+        // `pub(crate)` has a parenthesis of its own.
+        let text = text.strip_prefix("pub").map_or(text, |rest| {
+            let scope = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+            scope.map_or(rest, |(_, rest)| rest).trim_start()
+        });
         let words = text.split('(').next().unwrap_or_default();
         if !words.split_whitespace().any(|word| word == "fn") || text.starts_with("type ") {
             continue;
         }
-        let indent = line.len() - text.len();
+        let indent = line.len() - line.trim_start().len();
         let end = format!("{}}}", " ".repeat(indent));
         let length = lines[at..].iter().position(|line| **line == end);
         if length.is_some_and(|length| length >= LINES) && !text.trim_end().ends_with(';') {
@@ -156,6 +161,8 @@ fn habits_are_found_in_code_alone() {
     let body = "    x();\n".repeat(LINES - 1);
     let long = format!("fn short() {{\n}}\n\nfn long() {{\n{body}}}\n");
     assert_eq!(long_functions(&long), [4]);
+    let scoped = format!("    pub(crate) fn long(x: u8) {{\n{body}    }}\n");
+    assert_eq!(long_functions(&scoped), [1]);
     let fits = format!("fn fits() {{\n{}}}\n", "    x();\n".repeat(LINES - 2));
     assert!(long_functions(&fits).is_empty());
     let silent = "a.get(1..).unwrap_or_default();\nb.get(f(2))\n    .copied()\n    .unwrap_or_default();\nc.get(&key).copied().unwrap_or_default();\nd.get(1..).unwrap_or(&[]);";

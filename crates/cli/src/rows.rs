@@ -1,9 +1,11 @@
-//! Records on standard output: as they were put, as CSV, or as a table for people.
+//! Records on standard output: as they were put, one a line or in an array, as CSV, or as a table
+//! for people.
 //!
 //! The columns of CSV and tables are those of `--select`, or the fields of the first record:
 //! records are printed as they are found, so later fields are not known yet. The first later field
 //! without a column is reported.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -32,6 +34,8 @@ pub(crate) struct Rows {
 enum Form {
     /// The records, or some of their fields.
     Ndjson(Option<Projection>),
+    /// The same as elements of one array.
+    Json(Option<Projection>),
     Csv(Columns),
     Table(Columns, Table),
 }
@@ -94,6 +98,7 @@ impl Rows {
             output: Output::new(),
             form: match args.format.unwrap_or(usual) {
                 RowForm::Ndjson => Form::Ndjson(projection),
+                RowForm::Json => Form::Json(projection),
                 RowForm::Csv => Form::Csv(columns),
                 RowForm::Table => Form::Table(
                     columns,
@@ -126,13 +131,16 @@ impl Rows {
                 if let Some(seq) = seq {
                     self.output.text(format_args!("{seq}\t"))?;
                 }
-                return match projection {
-                    Some(projection) => {
-                        let selected = projection.apply(body).map_err(esker::Error::from)?;
-                        self.output.record(&selected)
-                    }
-                    None => self.output.record(body),
-                };
+                return self.output.record(&projected(projection.as_ref(), body)?);
+            }
+            Form::Json(projection) => {
+                self.output.bytes(if first { b"[" } else { b",\n" })?;
+                if let Some(seq) = seq {
+                    self.output
+                        .text(format_args!("{{\"seq\":{seq},\"record\":"))?;
+                }
+                self.output.json(&projected(projection.as_ref(), body)?)?;
+                return self.output.bytes(if seq.is_some() { b"}" } else { b"" });
             }
             Form::Csv(columns) => (columns, None),
             Form::Table(columns, table) => (columns, Some(table)),
@@ -177,13 +185,28 @@ impl Rows {
         self.written
     }
 
-    /// Writes the waiting rows and all buffered bytes.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        if let Form::Table(_, table) = &mut self.form {
-            table.write(&mut self.output)?;
+    /// Writes what is behind the last record, and all buffered bytes.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        match &mut self.form {
+            Form::Table(_, table) => table.write(&mut self.output)?,
+            Form::Json(_) if self.written == 0 => self.output.line("[]")?,
+            Form::Json(_) => self.output.line("]")?,
+            Form::Ndjson(_) | Form::Csv(_) => {}
         }
         self.output.flush()
     }
+}
+
+/// The record, or the selected fields of it.
+fn projected<'b>(
+    projection: Option<&Projection>,
+    body: &'b [u8],
+) -> Result<Cow<'b, [u8]>, Failure> {
+    let Some(projection) = projection else {
+        return Ok(Cow::Borrowed(body));
+    };
+    let selected = projection.apply(body).map_err(esker::Error::from)?;
+    Ok(Cow::Owned(selected))
 }
 
 impl Columns {

@@ -19,7 +19,7 @@ pub(crate) struct RowsArgs {
     /// With a table: the most columns of a line [default: those of the terminal]
     #[arg(long, value_name = "N", value_parser = width)]
     pub(crate) width: Option<usize>,
-    /// Print only these fields, as paths; a comma in a name has a backslash before it. NDJSON keeps
+    /// Print only these fields, as paths; a comma in a name has a backslash before it. JSON keeps
     /// the objects around them, and leaves out fields that a record does not have [default: whole
     /// records; with csv and table, the fields of the first record]
     #[arg(long, alias = "columns", value_name = "PATH,...", value_parser = columns)]
@@ -31,6 +31,8 @@ pub(crate) struct RowsArgs {
 pub(crate) enum RowForm {
     /// As they were put, one per line
     Ndjson,
+    /// The same in one array
+    Json,
     /// Comma-separated values under a header row
     Csv,
     /// Aligned columns for people; long values are cut

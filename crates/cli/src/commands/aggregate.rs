@@ -43,7 +43,7 @@ pub(crate) fn aggregate(args: &AggregateArgs, memory: usize) -> Result<Outcome, 
     if let Some(failure) = failed {
         return Err(failure);
     }
-    rows.flush()?;
+    rows.finish()?;
     let plan = visited?;
     notes(&plan);
     note_what_a_scan_read(&plan, None);

@@ -25,7 +25,7 @@ pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
         return Ok(Outcome::NotFound);
     };
     rows.record(record.json())?;
-    rows.flush()?;
+    rows.finish()?;
     Ok(Outcome::Done)
 }
 
@@ -288,7 +288,7 @@ fn visit(dataset: &dyn Records, request: &Request, args: &QueryArgs) -> Result<O
         return Err(failure);
     }
     // Prints the records found before a failure, too.
-    rows.flush()?;
+    rows.finish()?;
     let plan = visited?;
     notes(&plan);
     note_what_a_scan_read(&plan, Some(request));
@@ -315,11 +315,11 @@ pub(super) fn print(
         match record {
             Ok(record) => rows.record(record.json())?,
             Err(error) => {
-                rows.flush()?;
+                rows.finish()?;
                 return Err(error.into());
             }
         }
     }
-    rows.flush()?;
+    rows.finish()?;
     Ok(rows.written())
 }

@@ -197,7 +197,7 @@ fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Out
         for near in near {
             rows.record(&with_distance(near.record.json(), near.distance))?;
         }
-        rows.flush()?;
+        rows.finish()?;
     }
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(near.len() as u64))

@@ -66,7 +66,7 @@ fn print(records: &[Record], wanted: &VersionArgs) -> Result<Outcome, Failure> {
         for record in records {
             rows.version(record.seq(), record.json())?;
         }
-        rows.flush()?;
+        rows.finish()?;
     }
     Ok(Outcome::found(records.len() as u64))
 }

@@ -325,3 +325,46 @@ pub(crate) fn what_is_no_aggregate_is_refused() {
     let help = esker(&["aggregate", "--help"]).expect(0).stdout;
     assert!(help.contains("approx_distinct(F)"), "{help}");
 }
+
+#[test]
+fn json_is_one_array() {
+    let array = |args: &[&str]| -> serde_json::Value {
+        let run = ask(&[args, &["--format", "json"]].concat());
+        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stdout))
+    };
+    let found = array(&["find", "--order", "id", "--select", "id,deep.a"]);
+    let expected = serde_json::json!([
+        {"id": 1}, {"id": 2}, {"id": 3, "deep": {"a": [1, 7]}}, {"id": 4}, {"id": 5, "deep": {"a": 4}}
+    ]);
+    assert_eq!(found, expected);
+    assert_eq!(array(&["find", "id = 77"]), serde_json::json!([]));
+    let groups = array(&[
+        "aggregate",
+        "count",
+        "user exists",
+        "--by",
+        "user",
+        "--order",
+        "user",
+    ]);
+    let expected = serde_json::json!([
+        {"user": "ann", "count": 2}, {"user": "bob", "count": 1}
+    ]);
+    assert_eq!(groups, expected);
+    assert_eq!(array(&["get", "4"])[0]["tags"], "y");
+}
+
+#[test]
+fn a_few_different_values_are_estimated_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("db").display().to_string();
+    for number in 1..=20 {
+        let record = format!("{{\"id\":{number},\"v\":\"value {number}\"}}\n");
+        let load = ["load", &store, "d", "-", "--key", "id"];
+        let feed = |out: &mut dyn std::io::Write| out.write_all(record.as_bytes()).unwrap();
+        crate::common::esker_fed(&load, dir.path(), feed).expect(0);
+        let estimate = esker(&["aggregate", &store, "d", "approx_distinct(v)"]).expect(0);
+        let expected = format!("{{\"approx_distinct(v)\":{number}}}\n");
+        assert_eq!(estimate.stdout, expected);
+    }
+}

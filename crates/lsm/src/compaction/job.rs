@@ -109,7 +109,6 @@ impl CompactionContext<'_> {
             Counters::add(&self.counters.drops, choice.tables().count() as u64);
             return Ok(());
         }
-        let (level, run) = choice.target();
         if let Action::Move { .. } = choice.action
             && !self.can_move(tree, choice)
         {
@@ -118,17 +117,7 @@ impl CompactionContext<'_> {
         }
         let is_stale = || anew && digests::are_stale(tree, choice.tables());
         if self.should_move(tree, choice) && !is_stale() {
-            Counters::add(&self.counters.moves, choice.tables().count() as u64);
-            let first = choice.tables().map(|table| table.meta().number).min();
-            let run = run.or(first).unwrap_or(0);
-            edit.added.extend(choice.tables().map(|table| NewTable {
-                tree: tree.id,
-                level,
-                run,
-                component: table.component(),
-                meta: table.meta().clone(),
-                place: table.place(),
-            }));
+            self.move_tables(tree, choice, edit);
             return Ok(());
         }
         let options = ReadOptions {
@@ -194,6 +183,22 @@ impl CompactionContext<'_> {
         let (level, run) = choice.target();
         written.enter(edit, tree.id, level, run, Some(component));
         Ok(())
+    }
+
+    /// Moves the tables of a choice to its target, as they are.
+    fn move_tables(&self, tree: &TreeVersion, choice: &Choice, edit: &mut Edit) {
+        Counters::add(&self.counters.moves, choice.tables().count() as u64);
+        let (level, run) = choice.target();
+        let first = choice.tables().map(|table| table.meta().number).min();
+        let run = run.or(first).unwrap_or(0);
+        edit.added.extend(choice.tables().map(|table| NewTable {
+            tree: tree.id,
+            level,
+            run,
+            component: table.component(),
+            meta: table.meta().clone(),
+            place: table.place(),
+        }));
     }
 
     /// Writes sorted input as a run of level 0 into `edit`.

@@ -34,21 +34,7 @@ pub(super) fn open(
     create: bool,
 ) -> Result<Inner> {
     options.check()?;
-    let fs = options.fs.clone();
-    if !has_store(&*fs, dir)? {
-        if !create {
-            return Err(no_store(dir));
-        }
-        create_folder(&*fs, dir)?;
-    }
-    let lock = lock_folder(&*fs, dir)?;
-    // Looked up again, because another process may have created the store before the lock was
-    // acquired here.
-    let there = has_store(&*fs, dir)?;
-    if !there && !create {
-        return Err(no_store(dir));
-    }
-    let gate = Arc::new(Gate::new(fs, lock));
+    let (gate, there) = hold(dir, options.fs.clone(), create)?;
     options.fs = gate.clone();
     let budget = options.make_budget();
     let source = source(dir, &options, &budget);
@@ -128,6 +114,24 @@ pub(super) fn open(
         reader: None,
         gate: Some(gate),
     })
+}
+
+/// Locks the folder of a store, which is created with `create`. Also returns whether it has a store.
+fn hold(dir: &Path, fs: Arc<dyn Fs>, create: bool) -> Result<(Arc<Gate>, bool)> {
+    if !has_store(&*fs, dir)? {
+        if !create {
+            return Err(no_store(dir));
+        }
+        create_folder(&*fs, dir)?;
+    }
+    let lock = lock_folder(&*fs, dir)?;
+    // Looked up again, because another process may have created the store before the lock was
+    // acquired here.
+    let there = has_store(&*fs, dir)?;
+    if !there && !create {
+        return Err(no_store(dir));
+    }
+    Ok((Arc::new(Gate::new(fs, lock)), there))
 }
 
 /// Refuses a store that was created with another mode of its log.

@@ -26,7 +26,7 @@ impl Sketch {
     pub(super) fn estimate(&self) -> u64 {
         let mut all = Sketch::new();
         all.merge(self);
-        all.0.count() as u64
+        all.0.raw_count().round() as u64
     }
 
     fn merge(&mut self, other: &Sketch) {
