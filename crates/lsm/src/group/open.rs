@@ -116,7 +116,8 @@ pub(super) fn open(
     })
 }
 
-/// Locks the folder of a store, which is created with `create`. Also returns whether it has a store.
+/// Locks the folder of a store, which is created with `create`. Also returns whether it has a
+/// store.
 fn hold(dir: &Path, fs: Arc<dyn Fs>, create: bool) -> Result<(Arc<Gate>, bool)> {
     if !has_store(&*fs, dir)? {
         if !create {
