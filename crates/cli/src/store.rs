@@ -102,32 +102,46 @@ pub(crate) fn is_served(dir: &Path) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// Refuses the address of a server where a command works on a folder; `instead` says what to use.
-pub(crate) fn refuse_server(dir: &Path, instead: &str) -> Result<(), Failure> {
-    if is_served(dir) {
-        return Err(Failure::Usage(format!(
-            "{}: this command works on a folder; {instead}",
-            dir.display()
-        )));
-    }
-    Ok(())
+/// Refuses the address of a server or a cluster where a command works on a folder; `of_server` says
+/// what to use with a server.
+pub(crate) fn refuse_address(dir: &Path, of_server: &str) -> Result<(), Failure> {
+    needs_folder(dir, of_server).map_or(Ok(()), |why| Err(Failure::Usage(why)))
+}
+
+/// Why a command that works on a folder cannot work on this.
+fn needs_folder(dir: &Path, of_server: &str) -> Option<String> {
+    let instead = if is_served(dir) {
+        of_server
+    } else if dir.to_string_lossy().contains("://") {
+        "a cluster has records and indexes alone"
+    } else {
+        return None;
+    };
+    let dir = dir.display();
+    Some(format!("{dir}: this command works on a folder; {instead}"))
+}
+
+/// Where a server has what a folder's publish/subscribe has.
+const TOPICS: &str = "a server has publications at /v1/topics/TOPIC";
+
+/// Refuses what is no folder for publish/subscribe.
+pub(crate) fn refuse_no_folder(dir: &Path) -> Result<(), Failure> {
+    refuse_file(dir)?;
+    refuse_address(dir, TOPICS)
 }
 
 /// Opens a folder for publish/subscribe or a demonstration, and creates it if it does not exist.
 pub(crate) fn create_or_open_folder(dir: &Path, options: Options) -> Result<FolderStore, Failure> {
-    refuse_server(dir, "a server has publications at /v1/topics/TOPIC")?;
+    refuse_address(dir, TOPICS)?;
     Ok(Database::create_or_open(dir, options)?)
 }
 
 /// Opens a folder to read publications from it.
 pub(crate) fn open_folder_to_read(dir: &Path, memory: usize) -> Result<FolderStore, esker::Error> {
-    if is_served(dir) {
-        return Err(esker::Error::Unsupported(format!(
-            "{}: this command works on a folder; a server has publications at /v1/topics/TOPIC",
-            dir.display()
-        )));
+    match needs_folder(dir, TOPICS) {
+        Some(why) => Err(esker::Error::Unsupported(why)),
+        None => Database::open_reader(dir, options(memory)),
     }
-    Database::open_reader(dir, options(memory))
 }
 
 /// Refuses a file as the store: the usual reason is arguments in the wrong order.

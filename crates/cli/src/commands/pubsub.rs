@@ -13,14 +13,14 @@ use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, counted, note};
-use crate::store::{create_or_open_folder, open_folder_to_read, options, refuse_file};
+use crate::store::{create_or_open_folder, open_folder_to_read, options, refuse_no_folder};
 
 /// The timeout of one wait for a publication.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// `esker publish DIR TOPIC`: publishes valid lines as they arrive, and reports bad ones.
 pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Failure> {
-    refuse_file(&args.dir)?;
+    refuse_no_folder(&args.dir)?;
     let mut publishing = Publishing {
         args,
         topic: args.topic.parse()?,
@@ -190,7 +190,7 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
             None => return Ok(Outcome::NotFound),
         }
     } else {
-        refuse_file(&args.dir)?;
+        refuse_no_folder(&args.dir)?;
         let db = open_folder_to_read(&args.dir, memory)?;
         (Broker::open(&db)?, false)
     };
@@ -234,7 +234,7 @@ fn wait_for_broker(
     memory: usize,
     end: Option<Instant>,
 ) -> Result<Option<(Broker, bool)>, Failure> {
-    refuse_file(dir)?;
+    refuse_no_folder(dir)?;
     let mut said = "";
     loop {
         let missing = match open_folder_to_read(dir, memory) {
@@ -284,7 +284,7 @@ fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {
 
 /// `esker topics DIR`
 pub(crate) fn topics(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
-    refuse_file(&args.dir)?;
+    refuse_no_folder(&args.dir)?;
     let db = open_folder_to_read(&args.dir, memory)?;
     let broker = Broker::open(&db)?;
     let mut output = Output::new();

@@ -40,7 +40,17 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
     } else {
         note_report(&report);
     }
-    Ok(Outcome::Done)
+    ended(&report)
+}
+
+/// The outcome of a repair.
+fn ended(report: &RepairReport) -> Result<Outcome, Failure> {
+    if report.complete {
+        return Ok(Outcome::Done);
+    }
+    Err(Failure::Store(
+        "parts were left out because another repair has them: repair again when it has ended, or a minute after it was killed".to_string(),
+    ))
 }
 
 fn rebuild(args: &RepairArgs, path: &str, memory: usize) -> Result<Outcome, Failure> {
@@ -111,6 +121,9 @@ fn note_report(report: &RepairReport) {
         bytes(report.bytes_read),
         report.elapsed.as_secs_f64(),
     ));
+    if !report.complete {
+        return;
+    }
     note(format_args!(
         "all obsolete writes up to write {} are now known (before: up to {})",
         thousands(report.watermark),
@@ -128,7 +141,24 @@ fn as_json(report: &RepairReport) -> serde_json::Value {
         "found": report.found,
         "mark_before": report.watermark_before,
         "mark": report.watermark,
+        "complete": report.complete,
         "bytes_read": report.bytes_read,
         "seconds": report.elapsed.as_secs_f64(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_that_left_parts_out_fails() {
+        let report = |complete| {
+            let mut report = RepairReport::default();
+            report.complete = complete;
+            report
+        };
+        assert!(matches!(ended(&report(true)), Ok(Outcome::Done)));
+        assert_eq!(ended(&report(false)).map_err(|f| f.code()).unwrap_err(), 3);
+    }
 }

@@ -7,7 +7,7 @@ use esker_server::{Config, RunError, StartError, hash_of, password_hash, run};
 use crate::args::{ServeArgs, TokenArgs, TokenRole};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, note};
-use crate::store::{refuse_file, refuse_server};
+use crate::store::{refuse_address, refuse_file};
 
 /// The random bytes of a token.
 const TOKEN_BYTES: usize = 32;
@@ -15,7 +15,7 @@ const TOKEN_BYTES: usize = 32;
 /// `esker serve DIR`
 pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure> {
     refuse_file(&args.dir)?;
-    refuse_server(&args.dir, "a server serves a folder")?;
+    refuse_address(&args.dir, "a server serves a folder")?;
     let mut config = match &args.config {
         Some(path) => Config::read(path).map_err(Failure::Usage)?,
         None => Config::default(),

@@ -693,3 +693,22 @@ fn no_colour_where_it_is_not_wanted() {
     }
     assert!(!esker(&["lokup"]).expect(2).stderr.contains('\u{1b}'));
 }
+
+#[test]
+fn publications_are_not_put_into_a_folder_of_the_name_of_a_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [
+        &["publish", "cassandra://h/x", "t"][..],
+        &["subscribe", "hbase://h/x", "t"],
+        &["topics", "cassandra://h/x"],
+        &["serve", "cassandra://h/x"],
+    ] {
+        let mut command = crate::common::command(args);
+        let command = command.current_dir(dir.path());
+        let run = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains("this command works on a folder"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}

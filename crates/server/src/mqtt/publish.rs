@@ -30,34 +30,14 @@ pub(super) struct Written {
     pub(super) last: Seq,
 }
 
-impl Written {
-    fn add(&mut self, stored: Result<Seq, Problem>) {
-        match stored {
-            Ok(seq) => {
-                self.last = seq;
-                self.errors.push(None);
-            }
-            Err(problem) => self.errors.push(Some(problem)),
-        }
-    }
-}
-
 impl Mqtt {
-    /// Publishes one: durably if it has QoS 1, but for a message that it retains. Returns the
-    /// number of the publication. Calls the store.
+    /// Publishes one, without a sync. Returns its number. Calls the store.
     pub(super) fn publish(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
         let _retaining = self.retaining.begin(slice::from_ref(outgoing));
         self.store(outgoing)
     }
 
-    /// Publishes one; what it retains is announced.
-    fn store(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
-        let published = self.broker.publish(&self.publication(outgoing)?)?;
-        self.note(outgoing, &published)
-    }
-
-    /// Publishes several, in one write if that succeeds; durably if one of them has QoS 1. Calls
-    /// the store.
+    /// Publishes several, durably if one of them has QoS 1. Calls the store.
     ///
     /// # Errors
     /// If none of them can be said to be stored; otherwise the error of each.
@@ -67,52 +47,35 @@ impl Mqtt {
             last: 0,
         };
         let _retaining = self.retaining.begin(all);
-        match self.publish_together(all) {
-            Ok(published) => {
-                for (outgoing, published) in all.iter().zip(&published) {
-                    written.add(self.note(outgoing, published));
-                }
+        // One by one, so that subscribers receive the first while the next are written: all at once
+        // would be more than their queues take.
+        for outgoing in all {
+            let stored = self.store(outgoing);
+            if let Ok(seq) = stored {
+                written.last = seq;
+                self.published.fetch_max(seq, Ordering::Relaxed);
             }
-            Err(problem) if all.len() < 2 => written.add(Err(problem)),
-            // None is stored, perhaps because of one of them.
-            Err(_) => {
-                for outgoing in all {
-                    written.add(self.store(outgoing));
-                }
-            }
+            written.errors.push(stored.err());
         }
-        self.published.fetch_max(written.last, Ordering::Relaxed);
-        let is_durable = |outgoing: &Outgoing| outgoing.meta.qos > 0 && outgoing.meta.retain;
-        if all.iter().any(is_durable) {
+        if all.iter().any(|outgoing| outgoing.meta.qos > 0) {
             self.kept.sync()?;
         }
         Ok(written)
     }
 
-    /// Publishes all in one write, or none.
-    fn publish_together(&self, all: &[Outgoing]) -> Result<Vec<Published>, Problem> {
-        let publications = all.iter().map(|outgoing| self.publication(outgoing));
-        let publications: Vec<Publication> = publications.collect::<Result<_, _>>()?;
-        Ok(self.broker.publish_all(&publications)?)
-    }
-
-    /// What the broker is given.
-    fn publication(&self, outgoing: &Outgoing) -> Result<Publication, Problem> {
+    /// Publishes one, without a sync; what it retains is announced.
+    fn store(&self, outgoing: &Outgoing) -> Result<Seq, Problem> {
         let topic: Topic = outgoing.topic.parse()?;
         let lifetime = outgoing.lifetime.unwrap_or(self.limits.keep);
-        let durability = if outgoing.meta.qos > 0 {
-            Durability::Sync
-        } else {
-            Durability::Os
-        };
-        let publication = Publication::new(topic, outgoing.payload.clone())
+        let mut publication = Publication::new(topic, outgoing.payload.clone())
             .lives(lifetime)
             .tag(outgoing.meta.encode())
-            .durability(durability);
-        Ok(match outgoing.place {
-            Some((longitude, latitude)) => publication.at_point(longitude, latitude),
-            None => publication,
-        })
+            .durability(Durability::Os);
+        if let Some((longitude, latitude)) = outgoing.place {
+            publication = publication.at_point(longitude, latitude);
+        }
+        let published = self.broker.publish(&publication)?;
+        self.note(outgoing, &published)
     }
 
     /// Retains a publication that is stored, without a sync, if it asks for that. Returns its
