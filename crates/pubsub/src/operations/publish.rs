@@ -57,11 +57,11 @@ impl Broker {
     /// ```
     /// use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
     ///
-    /// # fn main() -> esker::Result<()> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = tempfile::tempdir()?;
     /// let db = PubSub::create_or_open(folder.path(), PubSub::register(esker::Options::new()))?;
     /// let broker = Broker::create_or_open(&db, Config::new())?;
-    /// broker.subscribe(&Subscription::to("news/+".parse()?))?;
+    /// broker.subscribe(&Subscription::to("news".parse()?))?;
     /// let news = |topic: &str| Ok::<_, esker::Error>(Publication::new(topic.parse()?, "{}"));
     /// let published = broker.publish_all(&[news("news/a")?, news("news/b")?])?;
     /// assert!(published[0].seq < published[1].seq);
