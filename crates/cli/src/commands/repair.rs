@@ -49,7 +49,7 @@ fn ended(report: &RepairReport) -> Result<Outcome, Failure> {
         return Ok(Outcome::Done);
     }
     Err(Failure::Store(
-        "parts were left out because another repair has them: repair again when it has ended, or a minute after it was killed".to_string(),
+        "parts were left out, since the repair was cancelled or another one has them: repair again when that has ended, or a minute after it was killed".to_string(),
     ))
 }
 

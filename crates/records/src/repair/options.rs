@@ -138,7 +138,8 @@ pub struct RepairReport {
     /// How long it took.
     #[serde(rename = "seconds", with = "seconds")]
     pub elapsed: Duration,
-    /// False if the task was cancelled: the findings are recorded, but the watermark has not moved.
+    /// False if the task was cancelled, or, on a cluster, another repair had some parts: the
+    /// findings are recorded, but the watermark has not moved.
     pub complete: bool,
 }
 
