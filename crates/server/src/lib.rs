@@ -28,5 +28,5 @@ mod tls;
 pub use access::{Grant, Role, TokenSettings, hash_of};
 pub use config::{Config, Cors, Limits, Log, LogFormat, MqttLimits, Tls, UserSettings};
 pub use mqtt::password_hash;
-pub use run::{Ends, RunError, run, run_until};
+pub use run::{Ends, RunError, log, run, run_until};
 pub use serve::{Server, StartError};

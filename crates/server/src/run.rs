@@ -1,5 +1,6 @@
 //! Runs a server in a process of its own: its runtime, its log and its signals.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -59,9 +60,9 @@ pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<u8, RunError
 pub struct Ends {
     /// It ends by itself after this time.
     pub length: Option<Duration>,
-    /// Called before a signal ends the process at once: the second one, or one while the store is
-    /// opened.
-    pub at_once: Option<Box<dyn FnOnce() + Send>>,
+    /// Called with the exit code before a signal ends the process at once: the second one, or one
+    /// while the store is opened.
+    pub at_once: Option<Box<dyn FnOnce(i32) + Send>>,
 }
 
 /// As [`run`]. Returns `None` if the server has ended by itself.
@@ -76,10 +77,11 @@ pub fn run_until(
     begin_log(config.log);
     let Ends { length, at_once } = ends;
     let exit = move |signal: u8| -> ! {
+        let code = 128 + i32::from(signal);
         if let Some(at_once) = at_once {
-            at_once();
+            at_once(code);
         }
-        std::process::exit(128 + i32::from(signal))
+        std::process::exit(code)
     };
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(RunError::Process)?;
@@ -138,6 +140,11 @@ impl Signals {
             _ = self.terminate.recv() => 15,
         }
     }
+}
+
+/// Writes a line to the log of a server that [`run`] serves.
+pub fn log(text: impl fmt::Display) {
+    tracing::info!("{text}");
 }
 
 /// Logs go to standard error. A process that has a log already keeps it.

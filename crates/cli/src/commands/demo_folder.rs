@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
+use std::process::{self, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,9 +14,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 use crate::failure::Failure;
-
-/// How often the removal of a folder is tried while threads of a store write to it.
-const ATTEMPTS: usize = 1000;
 
 /// The demo's folder; a temporary one is removed at the end.
 pub(super) struct DemoFolder {
@@ -38,7 +37,7 @@ impl DemoFolder {
         }
         // Another process has another number; the same number may recur after a crash.
         for attempt in 0..1000 {
-            let name = format!("esker-demo-{}-{attempt}", std::process::id());
+            let name = format!("esker-demo-{}-{attempt}", process::id());
             let path = std::env::temp_dir().join(name);
             match fs::create_dir(&path) {
                 Ok(()) => {
@@ -69,12 +68,12 @@ impl DemoFolder {
         watch.map_err(|error| Failure::Usage(format!("cannot watch for signals: {error}")))
     }
 
-    /// What removes a temporary folder before the process ends at once.
-    pub(super) fn removal(&self) -> impl FnOnce() + Send + use<> {
+    /// What removes a temporary folder and ends the process at once with a code.
+    pub(super) fn removal(&self) -> impl FnOnce(i32) + Send + use<> {
         let folder = self.temporary.then(|| self.path.clone());
-        move || {
+        move |code| {
             if let Some(folder) = folder {
-                remove(&folder);
+                remove_and_exit(&folder, code);
             }
         }
     }
@@ -83,19 +82,28 @@ impl DemoFolder {
 impl Drop for DemoFolder {
     fn drop(&mut self) {
         if self.temporary {
-            remove(&self.path);
+            // The store is closed. What cannot be removed stays, where temporary files are.
+            let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Removes a folder. Threads of its store may create files meanwhile, so that it is tried again.
-fn remove(folder: &FilePath) {
-    for _ in 0..ATTEMPTS {
-        match fs::remove_dir_all(folder) {
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-            _ => return,
-        }
-    }
+/// Removes a folder and ends the process with a code.
+///
+/// Threads of the store may create files in it, and the folder itself, up to the end of the
+/// process: a shell takes its place, which ends the threads, and removes the folder.
+fn remove_and_exit(folder: &FilePath, code: i32) -> ! {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "rm -rf -- \"$1\"; exit \"$2\"", "sh"]);
+    shell.arg(folder).arg(code.to_string());
+    let error = shell.exec();
+    // There is no shell: the threads may write what stays.
+    eprintln!(
+        "cannot start a shell that removes {}: {error}",
+        folder.display()
+    );
+    let _ = fs::remove_dir_all(folder);
+    process::exit(code);
 }
 
 /// A thread that waits for a signal.
@@ -119,9 +127,8 @@ impl Watch {
             .spawn(move || {
                 // Without a signal it ends with the watch, which has the other ends.
                 if read.read_exact(&mut [0]).is_ok() {
-                    remove(&folder);
                     let signal = i32::try_from(noted.load(Ordering::Relaxed));
-                    std::process::exit(128 + signal.unwrap_or_default());
+                    remove_and_exit(&folder, 128 + signal.unwrap_or_default());
                 }
             })?;
         Ok(watch)

@@ -1,8 +1,9 @@
 //! `serve` and `token`: a store over the network.
 
+use std::fmt::Arguments;
 use std::io::ErrorKind;
 
-use esker_server::{Config, RunError, StartError, hash_of, password_hash, run};
+use esker_server::{Config, LogFormat, RunError, StartError, hash_of, log, password_hash, run};
 
 use crate::args::{ServeArgs, TokenArgs, TokenRole};
 use crate::failure::{Failure, Outcome};
@@ -32,27 +33,34 @@ pub(crate) fn serve(args: &ServeArgs, memory: usize) -> Result<Outcome, Failure>
         Some(_) => "https",
         None => "http",
     };
+    // Programs that read a log of documents expect nothing else.
+    let say = match config.log.format {
+        LogFormat::Text => |text: Arguments| note(text),
+        LogFormat::Json => |text: Arguments| log(text),
+    };
     let signal = run(config, |server| {
-        note(format_args!(
+        say(format_args!(
             "serves {} at {scheme}://{}",
             args.dir.display(),
             server.address()
         ));
         if let Some(address) = server.mqtt_address() {
-            note(format_args!("MQTT at {address}"));
+            say(format_args!("MQTT at {address}"));
         }
         if let Some(address) = server.mqtt_tls_address() {
-            note(format_args!("MQTT over TLS at {address}"));
+            say(format_args!("MQTT over TLS at {address}"));
         }
         if has_websocket {
             let scheme = scheme.replace("http", "ws");
-            note(format_args!(
+            say(format_args!(
                 "MQTT as a WebSocket at {scheme}://{}/mqtt",
                 server.address()
             ));
         }
         if is_open {
-            note("without tokens: every program of this machine may read and write");
+            say(format_args!(
+                "without tokens: every program of this machine may read and write"
+            ));
         }
     });
     signal.map(Outcome::Interrupted).map_err(ended)

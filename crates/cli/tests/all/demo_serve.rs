@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -197,11 +198,15 @@ fn the_demo_ends_by_itself_and_keeps_a_store_that_was_named() {
 #[test]
 fn a_signal_removes_the_temporary_folder_also_while_the_city_is_prepared() {
     for args in [&["demo", "serve", "--vehicles", "100000"], &["demo"][..]] {
-        let mut demo = Demo::of(args, Stdio::inherit());
-        assert!(demo.folder.exists());
-        demo.signal(Signal::TERM);
-        assert_eq!(demo.child.wait().unwrap().code(), Some(143));
-        assert!(!demo.folder.exists(), "{}", demo.folder.display());
+        // The signal meets the creation of the folders of the store, its files and its writes.
+        for wait in [0, 1, 2, 4, 8, 16, 32, 64] {
+            let mut demo = Demo::of(args, Stdio::inherit());
+            assert!(demo.folder.exists());
+            std::thread::sleep(Duration::from_millis(wait));
+            demo.signal(Signal::TERM);
+            assert_eq!(demo.child.wait().unwrap().code(), Some(143));
+            assert!(!demo.folder.exists(), "{}", demo.folder.display());
+        }
     }
 }
 

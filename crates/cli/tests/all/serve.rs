@@ -21,14 +21,21 @@ struct Serving {
 
 impl Serving {
     fn start(dir: &std::path::Path) -> Serving {
-        let mut child = command(&["serve", dir.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+        Serving::with(dir, &[])
+    }
+
+    fn with(dir: &std::path::Path, args: &[&str]) -> Serving {
+        let serve = ["serve", dir.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+        let mut child = command(&[&serve, args].concat())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
+        // Of a text or of a JSON document.
         let url = line.trim().split(" at ").nth(1);
+        let url = url.and_then(|url| url.split('"').next());
         let url = url.unwrap_or_else(|| panic!("{line}")).to_string();
         // The log is read to its end, so that the server does not wait for its reader.
         let log = std::thread::spawn(move || {
@@ -101,6 +108,51 @@ fn a_log_that_no_terminal_shows_has_no_colours() {
     let log = serving.log.take().unwrap().join().unwrap();
     assert!(log.contains("INFO") && log.contains("ends"), "{log}");
     assert!(!log.contains('\u{1b}'), "{log:?}");
+}
+
+#[test]
+fn a_log_as_json_has_a_document_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, settings) = (dir.path().join("db"), dir.path().join("esker.toml"));
+    std::fs::write(&settings, "[log]\nformat = \"json\"\nrequests = true\n").unwrap();
+    created(&db);
+    let mut serving = Serving::with(&db, &["--config", settings.to_str().unwrap()]);
+    assert_eq!(serving.put("visits", "{\"id\":7,\"n\":1}", 7).unwrap(), 201);
+    assert_eq!(serving.put("nothing", "{}", 7).unwrap(), 404);
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end(), Some(143));
+    let log = serving.log.take().unwrap().join().unwrap();
+    let lines = log.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(
+            line["timestamp"].is_string() && line["level"] == "INFO",
+            "{line}"
+        );
+        line
+    });
+    let lines: Vec<_> = lines.collect();
+    let requests = lines.iter().filter(|line| line["target"] == "requests");
+    let requests: Vec<_> = requests
+        .map(|line| {
+            (
+                line["method"].clone(),
+                line["path"].clone(),
+                line["status"].clone(),
+            )
+        })
+        .collect();
+    let put = "/v1/datasets/visits/records/7";
+    let asked = ("PUT".into(), put.into(), 201.into());
+    assert_eq!(requests.first(), Some(&asked), "{log}");
+    assert_eq!(requests.len(), 2);
+    let notes = log.contains("without tokens: every program");
+    assert!(notes, "{log}");
+    let ends = |line: &serde_json::Value| {
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("ends"))
+    };
+    assert!(lines.iter().any(ends), "{log}");
 }
 
 #[test]

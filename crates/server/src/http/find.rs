@@ -1,5 +1,5 @@
-//! Queries: records by conditions, in pages of one snapshot or as a stream; counts, aggregates,
-//! plans, and records by their distance from a point.
+//! Queries: records by conditions, in pages of one snapshot or as a stream; counts, aggregates and
+//! plans.
 
 use std::ops::ControlFlow;
 
@@ -7,13 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use esker::request::{Aggregate, Aggregation, FieldOrder, GroupBy};
+use esker::request::{Aggregate, Aggregation, FieldOrder, GroupBy, Projection};
 use esker::space::Latest;
 use esker::units::parse_duration;
 use esker::{Explain, Expr, Order, PageToken, Path, Request};
 use esker_store::Records;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
@@ -286,6 +285,22 @@ pub(super) fn check_size<'r>(
     ))
 }
 
+/// What keeps these fields of a record; without fields, nothing is left out.
+pub(super) fn projection(paths: Vec<Path>) -> Option<Projection> {
+    (!paths.is_empty()).then(|| Projection::new(&paths))
+}
+
+/// What is selected of a record.
+pub(super) fn selected(
+    record: &esker::Record,
+    projection: Option<&Projection>,
+) -> Result<Box<RawValue>, Problem> {
+    match projection {
+        Some(projection) => raw(&projection.apply(record.json())?),
+        None => raw(record.json()),
+    }
+}
+
 /// The newest records of each value: they have no pages.
 fn latest_rows(
     records: &dyn Records,
@@ -299,6 +314,7 @@ fn latest_rows(
         ));
     }
     let keys_only = std::mem::take(&mut request.keys_only);
+    let projection = projection(std::mem::take(&mut request.select));
     request.limit = Some(most);
     let (found, explain) = records.latest_per(&request, &path, &latest)?;
     check_size(found.iter())?;
@@ -306,7 +322,7 @@ fn latest_rows(
         if keys_only {
             raw(key_json(record.key()).to_string().as_bytes())
         } else {
-            raw(record.json())
+            selected(record, projection.as_ref())
         }
     });
     Ok(Rows {
@@ -500,146 +516,4 @@ pub(super) async fn aggregate(
         }
     });
     Ok(Json(grouped.await?))
-}
-
-/// Which records are sought near a point.
-#[derive(Debug, Clone, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct NearestParams {
-    /// The field with the points.
-    field: String,
-    /// The longitude of the point, or its x in a plane.
-    x: f64,
-    /// The latitude of the point, or its y in a plane.
-    y: f64,
-    /// The most records.
-    #[serde(default = "ten")]
-    k: usize,
-    /// The largest distance: on the earth in metres.
-    max: Option<f64>,
-    /// Conditions; all must hold.
-    #[serde(rename = "where", default)]
-    #[param(rename = "where")]
-    conditions: Vec<String>,
-    /// As it was in the snapshot of this name.
-    snapshot: Option<String>,
-}
-
-fn ten() -> usize {
-    10
-}
-
-/// Records near a point.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Near {
-    records: Vec<NearRecord>,
-}
-
-/// A record near a point.
-#[derive(Serialize, ToSchema)]
-pub(super) struct NearRecord {
-    /// Its distance: on the earth in metres.
-    distance: f64,
-    #[schema(value_type = Object)]
-    record: Box<RawValue>,
-}
-
-/// The records nearest to a point.
-#[utoipa::path(
-    get, path = "/v1/datasets/{dataset}/nearest", tag = "queries",
-    params(("dataset" = String, Path), NearestParams),
-    responses(
-        (status = 200, body = Near)
-    )
-)]
-pub(super) async fn nearest(
-    State(app): State<Shared>,
-    _: Reads,
-    Segments(dataset): Segments<String>,
-    Params(params): Params<NearestParams>,
-) -> Result<Json<Near>, Problem> {
-    let k = params.k.min(app.limits.rows);
-    let near = app.engine.search(move |handle| {
-        let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
-        let mut request = Request::default();
-        for condition in &params.conditions {
-            request.filter(condition.parse::<Expr>().map_err(esker::Error::from)?);
-        }
-        let path = Path::parse(&params.field).map_err(Problem::bad_request)?;
-        let (found, _) = Records::nearest(
-            &moment,
-            &request,
-            &path,
-            (params.x, params.y),
-            k,
-            params.max,
-        )?;
-        check_size(found.iter().map(|one| &one.record))?;
-        let mut records = Vec::with_capacity(found.len());
-        for one in &found {
-            let (distance, record) = (one.distance, raw(one.record.json())?);
-            records.push(NearRecord { distance, record });
-        }
-        Ok(Near { records })
-    });
-    Ok(Json(near.await?))
-}
-
-/// Which points are counted by the cells of a grid.
-#[derive(Debug, Clone, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct CellParams {
-    /// The field with the points.
-    field: String,
-    /// The size of a cell in degrees, or in units of the plane.
-    degrees: f64,
-    /// Conditions; all must hold.
-    #[serde(rename = "where", default)]
-    #[param(rename = "where")]
-    conditions: Vec<String>,
-    /// As it was in the snapshot of this name.
-    snapshot: Option<String>,
-}
-
-/// Cells with their numbers of records.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Cells {
-    /// Fullest first: `row`, `column` and `count`.
-    #[schema(value_type = Vec<Object>)]
-    cells: Vec<Value>,
-}
-
-/// The number of records in each cell of a grid.
-#[utoipa::path(
-    get, path = "/v1/datasets/{dataset}/cells", tag = "queries",
-    params(("dataset" = String, Path), CellParams),
-    responses(
-        (status = 200, body = Cells)
-    )
-)]
-pub(super) async fn cells(
-    State(app): State<Shared>,
-    _: Reads,
-    Segments(dataset): Segments<String>,
-    Params(params): Params<CellParams>,
-) -> Result<Json<Cells>, Problem> {
-    let most = app.limits.rows;
-    let cells = app.engine.search(move |handle| {
-        let moment = handle.moment(&dataset, params.snapshot.as_deref())?;
-        let mut request = Request::default();
-        for condition in &params.conditions {
-            request.filter(condition.parse::<Expr>().map_err(esker::Error::from)?);
-        }
-        let path = Path::parse(&params.field).map_err(Problem::bad_request)?;
-        let found = Records::cells(&moment, &request, &path, params.degrees)?;
-        let cells = found.iter().take(most).map(
-            |cell| serde_json::json!({"row": cell.row, "column": cell.column, "count": cell.count}),
-        );
-        Ok(Cells {
-            cells: cells.collect(),
-        })
-    });
-    Ok(Json(cells.await?))
 }

@@ -17,6 +17,7 @@ mod levels;
 mod live;
 mod load;
 mod origin;
+mod points;
 mod read;
 mod records;
 mod routes;

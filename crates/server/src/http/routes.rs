@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 
 use super::app::Shared;
 use super::{
-    around, batches, datasets, feed, find, jobs, levels, live, load, read, records, state, system,
-    writes,
+    around, batches, datasets, feed, find, jobs, levels, live, load, points, read, records, state,
+    system, writes,
 };
 use crate::config::Config;
 use crate::dashboard;
@@ -36,8 +36,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(find::count))
         .routes(routes!(find::aggregate))
         .routes(routes!(find::explain))
-        .routes(routes!(find::nearest))
-        .routes(routes!(find::cells))
+        .routes(routes!(points::nearest))
+        .routes(routes!(points::cells))
         .routes(routes!(
             records::get,
             records::put,

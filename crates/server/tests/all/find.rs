@@ -159,6 +159,16 @@ fn places_are_found_by_distance_and_by_cell() {
     assert_eq!(near[0]["record"]["id"], 20);
     assert_eq!(near[0]["distance"], 0.0);
     assert_eq!(near.len(), 3);
+    let asked = "GET /v1/datasets/visits/nearest?field=at&x=2.0&y=50.0&k=1";
+    let selects = served
+        .ask(&format!("{asked}&select=n,id&explain=true"))
+        .value();
+    let nearest = json!({"distance": 0.0, "record": {"id": 20, "n": 0}});
+    assert_eq!(selects["records"], json!([nearest]));
+    assert!(selects["explain"]["plan"].is_object(), "{selects}");
+    let keys = served.ask(&format!("{asked}&keys_only=true")).value();
+    let nearest = json!({"records": [{"distance": 0.0, "key": 20}]});
+    assert_eq!(keys, nearest);
     let cells = served
         .ask("GET /v1/datasets/visits/cells?field=at&degrees=1")
         .value();
@@ -168,6 +178,10 @@ fn places_are_found_by_distance_and_by_cell() {
         .map(|cell| cell["count"].as_u64().unwrap())
         .sum();
     assert_eq!((cells.len(), sum), (10, 100));
+    let latest = "GET /v1/datasets/visits/records?latest_per=user&select=n&limit=1";
+    let latest = served.ask(latest).value();
+    let fields = latest["records"][0].as_object().unwrap().keys();
+    assert_eq!(fields.collect::<Vec<_>>(), ["n"]);
     let latest = "GET /v1/datasets/visits/records?latest_per=user&limit=2";
     assert_eq!(
         served.ask(latest).value()["records"]

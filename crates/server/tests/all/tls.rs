@@ -110,6 +110,7 @@ fn metrics_count_requests_and_the_store() {
 
 pub(crate) fn certificate(dir: &std::path::Path, name: &str) -> Tls {
     let made = rcgen::generate_simple_self_signed(vec![name.to_string()]).unwrap();
+    std::fs::create_dir_all(dir).unwrap();
     let tls = Tls {
         certificate: dir.join("server.pem"),
         key: dir.join("server.key"),

@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_server::{Config, Server, Tls, UserSettings};
 use rumqttc::v5::mqttbytes::QoS;
@@ -387,4 +387,44 @@ fn tls_needs_a_certificate_and_open_addresses_need_users() {
         ..Config::default()
     });
     assert!(why.contains("can be reached from other machines"), "{why}");
+}
+
+#[test]
+fn connections_get_the_certificate_that_was_renewed_last_and_is_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, tls) = everything(dir.path());
+    let served = Served::with(config);
+    let is_trusted = |address: SocketAddr, tls: &Tls| {
+        let mut stream = encrypted(connected(address), tls);
+        stream.conn.complete_io(&mut stream.sock).is_ok()
+    };
+    let addresses = [served.http(), served.mqtt_tls()];
+    for address in addresses {
+        assert!(is_trusted(address, &tls));
+    }
+
+    let before = dir.path().join("before.pem");
+    std::fs::copy(&tls.certificate, &before).unwrap();
+    let before = Tls {
+        certificate: before,
+        key: tls.key.clone(),
+    };
+    // A certificate alone, whose key is not there yet, is not used.
+    let made = certificate(&dir.path().join("made"), "localhost");
+    std::fs::copy(&made.certificate, &tls.certificate).unwrap();
+    std::fs::write(&tls.key, "half of a key").unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    for address in addresses {
+        assert!(is_trusted(address, &before));
+        assert!(!is_trusted(address, &tls));
+    }
+    std::fs::copy(&made.key, &tls.key).unwrap();
+    for address in addresses {
+        let begin = Instant::now();
+        while !is_trusted(address, &tls) {
+            assert!(begin.elapsed() < Duration::from_secs(120));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(!is_trusted(address, &before));
+    }
 }
