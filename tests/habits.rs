@@ -1,5 +1,5 @@
-//! Finds functions that are too long, silent defaults, and matches on flags in the sources of the
-//! crates.
+//! Finds functions that are too long, silent defaults, matches on flags and definitions in a
+//! `mod.rs` in the sources of the crates.
 
 use std::path::Path;
 
@@ -21,6 +21,9 @@ const STORES: [&str; 4] = ["lsm", "model", "pubsub", "records"];
 
 /// The name under which matches on flags are found: a flag is asked by `if`.
 const FLAG: &str = "a match on a flag";
+
+/// The name under which definitions in a `mod.rs` are found.
+const DEFINED: &str = "a definition in a mod.rs";
 
 /// The parser of conditions cuts a text at the characters that it has read.
 const PARSER: &str = "condition/parse.rs";
@@ -121,6 +124,26 @@ fn flag_arms(code: &str) -> Vec<usize> {
         .collect()
 }
 
+/// The lines of the `code` of a `mod.rs` that define something: it declares modules, re-exports and
+/// explains.
+fn definitions(code: &str) -> Vec<usize> {
+    let defines = |line: &str| {
+        let text = line.strip_prefix("pub").map_or(line, |rest| {
+            let scope = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+            scope.map_or(rest, |(_, rest)| rest).trim_start()
+        });
+        let word = text.split([' ', '<']).next().unwrap_or_default();
+        [
+            "async", "const", "enum", "fn", "impl", "static", "struct", "trait",
+        ]
+        .contains(&word)
+    };
+    let lines = code.lines().zip(1..);
+    lines
+        .filter_map(|(line, at)| defines(line).then_some(at))
+        .collect()
+}
+
 /// The places in the sources of the crates in `root` that have one of the habits.
 pub(crate) fn places(root: &Path) -> Vec<String> {
     let mut places = Vec::new();
@@ -140,6 +163,9 @@ pub(crate) fn places(root: &Path) -> Vec<String> {
                 found.extend(long_functions(&code).into_iter().map(|line| (LONG, line)));
             }
             found.extend(flag_arms(&code).into_iter().map(|line| (FLAG, line)));
+            if !is_test && file.ends_with("mod.rs") {
+                found.extend(definitions(&code).into_iter().map(|line| (DEFINED, line)));
+            }
             if is_store && !is_test && file != PARSER {
                 found.extend(
                     silent_defaults(&code)
@@ -173,4 +199,6 @@ fn habits_are_found_in_code_alone() {
     assert_eq!(silent_defaults(ends), [1, 2]);
     let flags = "match is_new {\n    true => 1,\n    false if x => 2,\n    _ => 3,\n}\nlet truth = \n    true;\n(true, _) => 4,\n";
     assert_eq!(flag_arms(flags), [2, 3]);
+    let module = "//! fn\nmod a;\npub(crate) use a::fn_of;\npub(crate) const fn f() {}\nimpl<T> A {\n    fn g() {}\n}\nstruct B;\n";
+    assert_eq!(definitions(module), [4, 5, 8]);
 }

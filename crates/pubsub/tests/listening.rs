@@ -20,6 +20,8 @@ const CONSUMERS: usize = 10_000;
 /// Inboxes of each topic.
 const OF_A_TOPIC: usize = 100;
 const LONG: Duration = Duration::from_secs(300);
+/// How long an idle process is watched.
+const IDLE: Duration = Duration::from_secs(2);
 
 fn options(memory: &Memory) -> Options {
     PubSub::register(
@@ -100,26 +102,31 @@ fn wait_for_threads(count: usize) {
     }
 }
 
-/// The processor time of the process in ticks, a hundredth of a second each.
+/// The processor time of the threads of the process.
 #[cfg(target_os = "linux")]
-fn ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+fn processor_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let nanos = threads.map(|thread| {
+        // Without statistics of the scheduler in the system, nothing is measured.
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("schedstat"));
+        let stat = stat.unwrap_or_default();
+        let nanos = stat.split_whitespace().next();
+        nanos.map_or(0, |nanos| nanos.parse().unwrap())
+    });
+    Duration::from_nanos(nanos.sum())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ticks() -> u64 {
-    0
+fn processor_time() -> Duration {
+    Duration::ZERO
 }
 
-/// An idle second takes less than a quarter of a second of the processor.
+/// In an idle time the process takes less than 1 % of a core.
 fn assert_idle(who: &str) {
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(1));
-    let took = ticks() - before;
-    assert!(took < 25, "{who}: {took} ticks of the processor in 1 s");
+    let before = processor_time();
+    std::thread::sleep(IDLE);
+    let took = processor_time().saturating_sub(before);
+    assert!(took < IDLE / 100, "{who}: {took:?} in {IDLE:?}");
 }
 
 fn put(dataset: &Dataset<u64>, ids: std::ops::Range<u64>) {

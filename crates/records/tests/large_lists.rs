@@ -16,6 +16,7 @@ use common::{TextQuery, check, number, path};
 use esker::request::Group;
 use esker::schema::Maintenance;
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Order, Type, Value};
+use esker_sim::by_tier;
 
 struct Counting;
 
@@ -78,7 +79,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory() {
     let _alone = ALONE.lock();
     HIGHEST.store(NOW.load(Relaxed), Relaxed);
-    let records = number("ESKER_RECORDS", 200_000);
+    let records = number("ESKER_RECORDS", by_tier(100_000, 200_000));
     for (kind, records) in [
         (IndexKind::Lazy, records),
         (IndexKind::Composite, records),

@@ -3,7 +3,7 @@
 use esker::IndexKind;
 use esker::advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource};
 
-use super::json;
+use super::said::json;
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, columns, counted, thousands};

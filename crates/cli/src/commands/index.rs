@@ -11,7 +11,7 @@ use esker_store::{Dataset, Store};
 
 use super::definition::parse_path;
 use super::fields::note_unknown;
-use super::say_remarks;
+use super::said::say_remarks;
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::definition::{Defined, Wanted};
 use super::merges::{self, Merges};
-use super::{promise, say_remarks};
+use super::said::{promise, say_remarks};
 use crate::args::{Format, LoadArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;

@@ -33,6 +33,7 @@ pub(crate) mod put;
 pub(crate) mod query;
 pub(crate) mod repair;
 pub(crate) mod replay;
+mod said;
 #[cfg(feature = "server")]
 pub(crate) mod serve;
 pub(crate) mod shell;
@@ -45,29 +46,3 @@ pub(crate) mod view;
 #[cfg(feature = "volume")]
 pub(crate) mod volume;
 pub(crate) mod write;
-
-use esker::Durability;
-use esker_store::Dataset;
-
-/// Prints the remarks on written records, each once.
-fn say_remarks(dataset: &dyn Dataset) {
-    for remark in dataset.remarks() {
-        crate::output::note(format_args!("note: {remark}"));
-    }
-}
-
-/// A plan or statistics as JSON.
-fn json(of: &impl serde::Serialize) -> serde_json::Value {
-    serde_json::to_value(of).unwrap_or_default()
-}
-
-/// The promise of a durability level, in words.
-fn promise(durability: Durability) -> String {
-    match durability {
-        Durability::Sync => "each batch is synced".to_string(),
-        Durability::Periodic(every) => {
-            format!("synced every {} ms and at the end", every.as_millis())
-        }
-        Durability::Os => "left to the system, synced at the end".to_string(),
-    }
-}

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use esker::Explain;
 
-use super::json;
+use super::said::json;
 use crate::args::ExplainForm;
 use crate::output::note;
 use crate::report;

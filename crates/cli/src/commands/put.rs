@@ -7,7 +7,7 @@ use esker_import::{
 };
 use esker_store::{Batch, Dataset};
 
-use super::say_remarks;
+use super::said::say_remarks;
 use super::update::Merging;
 use crate::args::PutArgs;
 use crate::failure::{Failure, Outcome};

@@ -16,7 +16,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::fields::escaped;
-use super::{json, picture};
+use super::picture;
+use super::said::json;
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, age, bold, bytes, columns, counted, thousands};

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use esker_store::{Dataset, Store, Summary};
 use serde::Serialize;
 
-use super::json;
+use super::said::json;
 use crate::args::StatArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, age, bold, columns, counted};

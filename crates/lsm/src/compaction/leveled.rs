@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion};
+use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeOptions, TreeVersion};
 
 /// Which table of a level is compacted next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +41,12 @@ impl Default for Leveled {
             multiplier: 10,
             next: NextTable::default(),
         }
+    }
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions::with_policy(Arc::new(Leveled::default()))
     }
 }
 

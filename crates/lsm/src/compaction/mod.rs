@@ -17,10 +17,6 @@ pub(crate) mod slots;
 pub(crate) mod sweep;
 mod tiered;
 
-use std::sync::Arc;
-
-use crate::version::TreeOptions;
-
 pub(crate) use choice::{all, followed_by, oldest_level, pick_above, pick_all};
 pub(crate) use digests::has_stale_digests;
 pub use job::{RunSink, WriteRun};
@@ -28,12 +24,6 @@ pub use lazy_leveled::LazyLeveled;
 pub use leveled::{Leveled, NextTable};
 pub use sweep::held;
 pub use tiered::Tiered;
-
-impl Default for TreeOptions {
-    fn default() -> TreeOptions {
-        TreeOptions::with_policy(Arc::new(Leveled::default()))
-    }
-}
 
 #[cfg(test)]
 mod tests;

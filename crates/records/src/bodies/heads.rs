@@ -1,10 +1,12 @@
-//! The heads that the records in the location tree require, for the check of a store.
+//! Heads apart from bodies: whether a dataset has them, and which ones the records in the location
+//! tree require, for the check of a store.
 
 use esker_lsm::coding::Own;
 use esker_lsm::{Cursor, Kind, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::Value;
 
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{Attribute, VisitEntry, stands_for_record};
 
@@ -42,4 +44,10 @@ pub(crate) fn each_required_head(
         cursor.next()?;
     }
     Ok(())
+}
+
+/// True if the data tree may have records without their bodies.
+#[inline]
+pub(crate) fn are_separate(layout: &Layout) -> bool {
+    layout.clustered().is_some()
 }

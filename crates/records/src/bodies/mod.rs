@@ -25,18 +25,10 @@ mod one;
 mod read_ahead;
 mod write;
 
-use crate::catalog::Layout;
-
 pub(crate) use changes::refuse_change;
-pub(crate) use heads::each_required_head;
+pub(crate) use heads::{are_separate, each_required_head};
 pub(crate) use location_scan::scan_by_location;
 pub(crate) use many::Bodies;
 pub(crate) use one::{with_body, with_body_in_memory};
 pub(crate) use read_ahead::{ReadAhead, StoredRecord};
 pub(crate) use write::{CommitBodies, each_write, put};
-
-/// True if the data tree may have records without their bodies.
-#[inline]
-pub(crate) fn are_separate(layout: &Layout) -> bool {
-    layout.clustered().is_some()
-}

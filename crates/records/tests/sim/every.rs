@@ -20,7 +20,7 @@ use crate::world::World;
 /// The default step between two calls at which the power is cut. No multiple of the number of
 /// modes, which take turns.
 fn stride() -> u64 {
-    by_tier(29, 5)
+    by_tier(43, 5)
 }
 
 fn nothing() -> Inside {

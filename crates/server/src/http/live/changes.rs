@@ -14,9 +14,10 @@ use utoipa::IntoParams;
 
 use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
+use super::begin::{Begin, begin, duration, event_id, last_event_id};
 use super::follow;
+use super::sse;
 use super::stream::Stream;
-use super::{Begin, begin, duration, event_id, last_event_id, sse};
 use crate::access::Role;
 use crate::live::{
     Connection, Event, Feed, Found, Joining, Next, STEP_TIME, Source, Step, condition,

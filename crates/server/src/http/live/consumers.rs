@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::super::app::Shared;
 use super::super::body::Document;
 use super::super::extract::{Reads, Segments, Writes};
-use super::event_id;
+use super::begin::event_id;
 use crate::live::EventId;
 use crate::problem::Problem;
 

@@ -14,9 +14,10 @@ use utoipa::IntoParams;
 
 use super::super::app::Shared;
 use super::super::extract::{Params, Reads, Segments};
+use super::begin::{Begin, begin, event_id, last_event_id};
 use super::changes::{feed, read};
+use super::sse;
 use super::stream::Stream;
-use super::{Begin, begin, event_id, last_event_id, sse};
 use crate::live::{Connection, Event, Feed, Source, Step, change_json, condition};
 use crate::problem::Problem;
 

@@ -5,7 +5,6 @@ use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
-use super::EVENTS;
 use super::stream::{Item, Stream};
 use crate::live::Event;
 use crate::problem::Problem;
@@ -68,7 +67,7 @@ pub(super) fn answer(stream: Stream) -> Response {
     });
     let retry = stream::iter([Ok(Bytes::from(format!("retry: {RETRY}\n\n")))]);
     let headers = [
-        (header::CONTENT_TYPE, EVENTS),
+        (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
         // Proxies pass each event on at once.
         (HeaderName::from_static("x-accel-buffering"), "no"),

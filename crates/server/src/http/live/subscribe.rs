@@ -16,10 +16,11 @@ use utoipa::IntoParams;
 
 use super::super::app::Shared;
 use super::super::extract::{Params, Segments};
+use super::begin::{duration, last_event_id};
 use super::changes::ended;
 use super::message::message;
 use super::stream::Stream;
-use super::{duration, last_event_id, socket, sse};
+use super::{socket, sse};
 use crate::access::{Caller, Role};
 use crate::live::{Connection, Event, Listener, Next, STEP_TIME, Source, Step, condition};
 use crate::problem::Problem;

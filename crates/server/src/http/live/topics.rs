@@ -13,7 +13,7 @@ use super::super::app::Shared;
 use super::super::body::Body;
 use super::super::extract::{Params, Segments};
 use super::super::stream::raw;
-use super::duration;
+use super::begin::duration;
 use super::message::message;
 use super::subscribe::Asked;
 use crate::access::{Caller, Role};
