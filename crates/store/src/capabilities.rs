@@ -29,7 +29,9 @@ pub struct Capabilities {
     pub key_order: bool,
 }
 
-/// The error for an operation that a store does not have.
-pub(crate) fn unsupported<T>(what: &str) -> Result<T> {
-    Err(Error::Unsupported(format!("this store has no {what}")))
+/// The error for an operation that a store does not have, with what to do instead.
+pub(crate) fn unsupported<T>(what: &str, instead: &str) -> Result<T> {
+    Err(Error::Unsupported(format!(
+        "this store has no {what}: {instead}"
+    )))
 }

@@ -139,19 +139,29 @@ impl Store for Cluster {
     fn check(&self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         for name in self.dataset_names()? {
-            let dataset = self.store.dataset(&name).map_err(failed)?;
-            let found = dataset.check(&mut |_| ControlFlow::Continue(()));
-            let found = found.map_err(failed)?;
-            let errors = found.errors.iter();
-            let address = &self.address;
-            report
-                .errors
-                .extend(errors.map(|error| format!("{address}: dataset {name}: {error}")));
-            report.records += found.records;
-            report.index_entries += found.entries;
-            report.entries += found.records + found.entries;
+            let of_dataset = self.check_dataset(&name)?;
+            report.errors.extend(of_dataset.errors);
+            report.records += of_dataset.records;
+            report.index_entries += of_dataset.index_entries;
+            report.entries += of_dataset.entries;
         }
         Ok(report)
+    }
+
+    fn check_dataset(&self, name: &str) -> Result<CheckReport> {
+        let dataset = self.store.dataset(name).map_err(failed)?;
+        let found = dataset.check(&mut |_| ControlFlow::Continue(()));
+        let found = found.map_err(failed)?;
+        let (address, errors) = (&self.address, found.errors.iter());
+        Ok(CheckReport {
+            errors: errors
+                .map(|error| format!("{address}: dataset {name}: {error}"))
+                .collect(),
+            records: found.records,
+            index_entries: found.entries,
+            entries: found.records + found.entries,
+            ..CheckReport::default()
+        })
     }
 }
 

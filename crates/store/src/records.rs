@@ -170,7 +170,10 @@ pub trait Records: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`versions`](crate::Capabilities::versions); any read
     /// error.
     fn versions(&self, _key: &Key, _as_of: Option<Seq>, _most: usize) -> Result<Vec<Record>> {
-        unsupported("versions of records")
+        unsupported(
+            "versions of records",
+            "copy the records to a folder or a cluster, which keep them",
+        )
     }
 
     /// Versions by the values of their fields, newest first.
@@ -178,7 +181,10 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// As [`Records::versions`]; [`esker::Error::BadInput`] if the request asks for nothing.
     fn versions_with(&self, _request: &VersionRequest) -> Result<ValuePage> {
-        unsupported("versions of records")
+        unsupported(
+            "versions of records",
+            "copy the records to a folder or a cluster, which keep them",
+        )
     }
 
     /// The tables of the spatial index at a path, with the boxes around their points.
@@ -187,7 +193,7 @@ pub trait Records: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance);
     /// [`esker::Error::BadInput`] if there is no such index.
     fn table_boxes(&self, _path: &Path) -> Result<Vec<TableBox>> {
-        unsupported("tables")
+        unsupported("tables", "the tools of the cluster show its tables")
     }
 
     /// The `k` records of a request nearest to a point, at most `max` away: nearest first, ties by
@@ -427,7 +433,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`indexes`](crate::Capabilities::indexes).
     fn add_index(&self, _path: Path, _index: Index) -> Result<Task<IndexProgress, IndexChange>> {
-        unsupported("changes of indexes")
+        unsupported(
+            "changes of indexes",
+            "name the indexes when the dataset is created",
+        )
     }
 
     /// Changes the kind of an index.
@@ -439,7 +448,10 @@ pub trait Dataset: Records {
         _path: Path,
         _kind: IndexKind,
     ) -> Result<Task<IndexProgress, IndexChange>> {
-        unsupported("changes of indexes")
+        unsupported(
+            "changes of indexes",
+            "name the indexes when the dataset is created",
+        )
     }
 
     /// Rebuilds an index from the records.
@@ -447,7 +459,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::add_index`].
     fn rebuild_index(&self, _path: Path) -> Result<Task<IndexProgress, IndexChange>> {
-        unsupported("changes of indexes")
+        unsupported(
+            "changes of indexes",
+            "name the indexes when the dataset is created",
+        )
     }
 
     /// Continues an interrupted change of an index.
@@ -455,7 +470,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::add_index`].
     fn resume_index(&self) -> Result<Task<IndexProgress, Option<IndexChange>>> {
-        unsupported("changes of indexes")
+        unsupported(
+            "changes of indexes",
+            "name the indexes when the dataset is created",
+        )
     }
 
     /// Drops an index.
@@ -463,7 +481,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::add_index`].
     fn drop_index(&self, _path: &Path) -> Result<IndexChange> {
-        unsupported("changes of indexes")
+        unsupported(
+            "changes of indexes",
+            "name the indexes when the dataset is created",
+        )
     }
 
     /// The change of an index that is not complete.
@@ -479,7 +500,10 @@ pub trait Dataset: Records {
         &self,
         _to: Maintenance,
     ) -> Result<Task<MigrationProgress, MigrationReport>> {
-        unsupported("maintenance strategies")
+        unsupported(
+            "maintenance strategies",
+            "its indexes are deferred, and a repair removes obsolete entries",
+        )
     }
 
     /// Lets measurements choose the maintenance strategy.
@@ -487,7 +511,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::set_maintenance`].
     fn set_auto(&self) -> Result<Task<MigrationProgress, MigrationReport>> {
-        unsupported("maintenance strategies")
+        unsupported(
+            "maintenance strategies",
+            "its indexes are deferred, and a repair removes obsolete entries",
+        )
     }
 
     /// Finds all obsolete index entries.
@@ -495,7 +522,7 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::set_maintenance`].
     fn repair(&self, _options: &RepairOptions) -> Result<Task<RepairProgress, RepairReport>> {
-        unsupported("repair")
+        unsupported("repair", "reads remove the obsolete entries that they meet")
     }
 
     /// Sets the time to live of records that are written from now on.
@@ -503,7 +530,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`expiry`](crate::Capabilities::expiry).
     fn set_ttl(&self, _ttl: Option<Duration>) -> Result<()> {
-        unsupported("expiry")
+        unsupported(
+            "expiry",
+            "delete the records that have expired, or copy them to a folder",
+        )
     }
 
     /// Deletes the expired records; returns how many.
@@ -511,7 +541,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::set_ttl`].
     fn expire_now(&self) -> Result<u64> {
-        unsupported("expiry")
+        unsupported(
+            "expiry",
+            "delete the records that have expired, or copy them to a folder",
+        )
     }
 
     /// The counted use of the dataset.
@@ -519,7 +552,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance).
     fn usage(&self) -> Result<UsageCounts> {
-        unsupported("statistics")
+        unsupported(
+            "statistics",
+            "a dataset has a summary, and the tools of the cluster show its tables",
+        )
     }
 
     /// Advises which index kind fits each attribute.
@@ -527,7 +563,7 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::usage`]; [`esker::Error::BadInput`] for a mix that is not valid.
     fn advise(&self, _mix: Option<&Mix>) -> Result<Advice> {
-        unsupported("advice")
+        unsupported("advice", "the plan of a query says what it reads")
     }
 
     /// The state of the dataset.
@@ -535,7 +571,10 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::usage`].
     fn stats(&self) -> Result<DatasetStats> {
-        unsupported("statistics")
+        unsupported(
+            "statistics",
+            "a dataset has a summary, and the tools of the cluster show its tables",
+        )
     }
 
     /// The state of a dataset whose files are not the store's.
@@ -544,7 +583,10 @@ pub trait Dataset: Records {
     /// [`esker::Error::Unsupported`] without [`summaries`](crate::Capabilities::summaries); any
     /// read error.
     fn summary(&self) -> Result<Summary> {
-        unsupported("summary of a dataset")
+        unsupported(
+            "summary of a dataset",
+            "its statistics have the same numbers",
+        )
     }
 
     /// The changes after a position; with `with_old`, each with the record that it replaced.
@@ -554,7 +596,7 @@ pub trait Dataset: Records {
     /// [`esker::Error::NoOldRecords`]; [`esker::Error::PositionExpired`];
     /// [`esker::Error::OtherHistory`].
     fn changes(&self, _from: ChangesFrom, _with_old: bool) -> Result<Box<dyn ChangeFeed>> {
-        unsupported("change feed")
+        unsupported("change feed", "copy the records to a folder, which has one")
     }
 
     /// The changes for a named consumer, which are kept for it up to `keep` bytes.
@@ -568,7 +610,7 @@ pub trait Dataset: Records {
         _keep: u64,
         _with_old: bool,
     ) -> Result<Box<dyn ChangeFeed>> {
-        unsupported("change feed")
+        unsupported("change feed", "copy the records to a folder, which has one")
     }
 
     /// Forgets a consumer; false if there is none of that name.
@@ -576,7 +618,7 @@ pub trait Dataset: Records {
     /// # Errors
     /// As [`Dataset::changes`].
     fn release_changes(&self, _consumer: &str) -> Result<bool> {
-        unsupported("change feed")
+        unsupported("change feed", "copy the records to a folder, which has one")
     }
 }
 

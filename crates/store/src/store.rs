@@ -76,7 +76,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`].
     fn snapshots(&self) -> Result<Vec<NamedSnapshot>> {
-        unsupported("named snapshots")
+        unsupported(
+            "named snapshots",
+            "read at a time with the versions of records, or copy the records to a folder",
+        )
     }
 
     /// Keeps the store as it is now under a name.
@@ -84,7 +87,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`]; [`esker::Error::Exists`].
     fn keep_snapshot(&self, _name: &str) -> Result<Seq> {
-        unsupported("named snapshots")
+        unsupported(
+            "named snapshots",
+            "read at a time with the versions of records, or copy the records to a folder",
+        )
     }
 
     /// Drops a named snapshot.
@@ -93,7 +99,10 @@ pub trait Store: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
     /// [`esker::Error::UnknownSnapshot`].
     fn drop_snapshot(&self, _name: &str) -> Result<()> {
-        unsupported("named snapshots")
+        unsupported(
+            "named snapshots",
+            "read at a time with the versions of records, or copy the records to a folder",
+        )
     }
 
     /// The names of the datasets in a named snapshot.
@@ -102,7 +111,10 @@ pub trait Store: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
     /// [`esker::Error::UnknownSnapshot`].
     fn dataset_names_at(&self, _snapshot: &str) -> Result<Vec<String>> {
-        unsupported("named snapshots")
+        unsupported(
+            "named snapshots",
+            "read at a time with the versions of records, or copy the records to a folder",
+        )
     }
 
     /// A dataset in a named snapshot.
@@ -111,7 +123,10 @@ pub trait Store: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
     /// [`esker::Error::UnknownSnapshot`]; [`esker::Error::UnknownDataset`].
     fn dataset_at(&self, _snapshot: &str, _name: &str) -> Result<Box<dyn Records>> {
-        unsupported("named snapshots")
+        unsupported(
+            "named snapshots",
+            "read at a time with the versions of records, or copy the records to a folder",
+        )
     }
 
     /// Compacts a dataset, or all.
@@ -120,7 +135,7 @@ pub trait Store: Send + Sync {
     /// [`esker::Error::Unsupported`] without [`Capabilities::maintenance`]; any read or write
     /// error.
     fn compact(&self, _dataset: Option<&str>) -> Result<()> {
-        unsupported("compaction")
+        unsupported("compaction", "the cluster compacts its tables by itself")
     }
 
     /// Reads and verifies everything that the store has on disk.
@@ -128,7 +143,16 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::files`]. Damage is part of the report.
     fn check(&self) -> Result<CheckReport> {
-        unsupported("files to check")
+        unsupported("files to check", "a scan reads all records")
+    }
+
+    /// Verifies one dataset.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] if the store is checked as a whole; otherwise as
+    /// [`Store::check`].
+    fn check_dataset(&self, _dataset: &str) -> Result<CheckReport> {
+        unsupported("check of one dataset", "check the whole store")
     }
 
     /// Copies the store to a new folder.
@@ -136,7 +160,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::files`]; any read or write error.
     fn backup(&self, _to: &Path) -> Result<()> {
-        unsupported("backup")
+        unsupported("backup", "copy the records to a folder")
     }
 
     /// The state of the store.
@@ -144,7 +168,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::maintenance`].
     fn stats(&self) -> Result<StoreStats> {
-        unsupported("statistics")
+        unsupported(
+            "statistics",
+            "a dataset has a summary, and the tools of the cluster show its tables",
+        )
     }
 
     /// The bytes of the store's files, the log included; `None` if they are not known here.
@@ -160,7 +187,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::changes`]; any read error.
     fn change_consumers(&self) -> Result<Vec<ChangeConsumer>> {
-        unsupported("change feed")
+        unsupported("change feed", "copy the records to a folder, which has one")
     }
 
     /// Confirms that the clock is right after it jumped ahead, so that expired records are deleted.
@@ -168,7 +195,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`Capabilities::expiry`]; any write error.
     fn confirm_time(&self) -> Result<()> {
-        unsupported("expiry")
+        unsupported(
+            "expiry",
+            "delete the records that have expired, or copy them to a folder",
+        )
     }
 
     /// The time that waits for a confirmation, in milliseconds since 1970.

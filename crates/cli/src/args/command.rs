@@ -3,12 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    AdviseArgs, AggregateArgs, BackupArgs, ChangesArgs, CompactArgs, CompletionsArgs, CopyArgs,
-    CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FenceArgs,
-    FieldsArgs, FindArgs, GetArgs, IndexArgs, ListArgs, LoadArgs, LookupArgs, MaintainArgs,
-    ManArgs, NearArgs, PublishArgs, PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs,
-    RepairArgs, ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs,
-    ViewArgs, WithinArgs,
+    AdviseArgs, AggregateArgs, BackupArgs, ChangesArgs, CheckArgs, CompactArgs, CompletionsArgs,
+    CopyArgs, CountArgs, CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs,
+    FenceArgs, FieldsArgs, FindArgs, GetArgs, IndexArgs, ListArgs, LoadArgs, LookupArgs,
+    MaintainArgs, ManArgs, NearArgs, PublishArgs, PutArgs, RangeArgs, ReadKeyArgs, ReadValueArgs,
+    RenameArgs, RepairArgs, ReplayArgs, ScanArgs, SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs,
+    UpdateArgs, ViewArgs, WithinArgs,
 };
 #[cfg(feature = "server")]
 use super::{ServeArgs, TokenArgs, serve};
@@ -124,9 +124,11 @@ pub(crate) enum Command {
     /// Show the records, sizes, indexes and health of a store or a dataset
     #[command(after_help = help::STAT)]
     Stat(StatArgs),
-    /// Read and verify every file of a store
-    #[command(after_help = "Example:\n  esker check db")]
-    Check(DirArgs),
+    /// Read and verify every file of a store, or compare the indexes of a cluster with its records
+    #[command(
+        after_help = "Examples:\n  esker check db\n  esker check cassandra://db1/shop orders"
+    )]
+    Check(CheckArgs),
     /// Choose when outdated index entries are detected: at write time, at query time, or in the
     /// background
     #[command(after_help = help::MAINTAIN)]

@@ -94,6 +94,14 @@ pub(crate) struct DirArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// The store's directory
+    pub(crate) dir: PathBuf,
+    /// Only this dataset of a cluster; a directory is checked as a whole
+    pub(crate) dataset: Option<String>,
+}
+
+#[derive(Args)]
 pub(crate) struct MaintainArgs {
     /// The store's directory
     pub(crate) dir: PathBuf,

@@ -31,9 +31,9 @@ pub(crate) use copy::CopyArgs;
 pub(crate) use datasets::{DropArgs, FieldsArgs, ListArgs, RenameArgs};
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
-    AdviseArgs, BackupArgs, CompactArgs, CompletionsArgs, DirArgs, IndexArgs, IndexChangeArgs,
-    IndexCommand, IndexDropArgs, IndexResumeArgs, MaintainArgs, ManArgs, RepairArgs, RepairBy,
-    RepairCompaction, RepairLookups, SnapshotArgs, StatArgs,
+    AdviseArgs, BackupArgs, CheckArgs, CompactArgs, CompletionsArgs, DirArgs, IndexArgs,
+    IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs, MaintainArgs, ManArgs,
+    RepairArgs, RepairBy, RepairCompaction, RepairLookups, SnapshotArgs, StatArgs,
 };
 pub(crate) use query::{
     AnswerArgs, CountArgs, ExplainForm, FindArgs, GetArgs, LatestArgs, LookupArgs, QueryArgs,

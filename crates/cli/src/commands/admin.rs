@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
+use crate::args::{BackupArgs, CheckArgs, CompactArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, counted, note, thousands};
 use crate::store::{dataset, open, open_to_read, open_whole};
 
-/// `esker check DIR`: reports all damage, not only the first.
-pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
+/// `esker check DIR [DATASET]`: reports all damage, not only the first.
+pub(crate) fn check(args: &CheckArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_whole(&args.dir, memory)?;
-    let report = db.check()?;
+    let report = match &args.dataset {
+        Some(dataset) => db.check_dataset(dataset)?,
+        None => db.check()?,
+    };
     for error in &report.errors {
         note(error);
     }

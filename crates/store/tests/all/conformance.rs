@@ -56,8 +56,15 @@ fn a_store_says_what_it_cannot_do() {
         let task = dataset.add_index("x".parse().unwrap(), Index::recent().int());
         assert_eq!(task.is_ok_and(|task| task.run().is_ok()), can.indexes);
     }
+    for store in [&folder, &plain] {
+        let error = store.check_dataset("d").unwrap_err().to_string();
+        assert!(error.ends_with("check the whole store"), "{error}");
+    }
     let error = plain.check().unwrap_err();
-    assert_eq!(error.to_string(), "this store has no files to check");
+    assert_eq!(
+        error.to_string(),
+        "this store has no files to check: a scan reads all records"
+    );
     let error = open("nowhere://x", Mode::Read, Options::default())
         .err()
         .unwrap();
