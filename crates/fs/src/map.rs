@@ -111,7 +111,8 @@ impl Mapped for Map {
         let end = range.end.min(self.len as u64);
         // Advice begins with a page. With larger pages than this it may be refused.
         let start = range.start / PAGE * PAGE;
-        if start < end {
+        // A single page is read by the access itself.
+        if start.saturating_add(PAGE) < end {
             self.advise(start as usize..end as usize, Advice::WillNeed);
         }
     }

@@ -93,10 +93,14 @@ impl Table {
             .ok_or_else(|| self.malformed(handle))
     }
 
-    /// The sealed bytes of a block that was not verified, in the mapped file.
+    /// The sealed bytes of a block that is to be verified, in the mapped file.
     fn touch<'t>(&self, map: &'t TableMap, handle: Handle, cost: &Cost) -> Result<&'t [u8]> {
         cost.check_clock()?;
         self.check_handle(handle)?;
+        if !map.is_verified(handle) {
+            // Its pages are read at once, not by a fault each.
+            map.will_need(handle.offset..handle.end());
+        }
         let sealed = map.touch(handle);
         let sealed = sealed.map_err(|e| self.read_error(handle.offset, e))?;
         Cost::add(&cost.blocks_read, 1);
@@ -116,13 +120,13 @@ impl Table {
     }
 
     /// Reads a block, past the cache: from the mapped file, or from the file.
-    pub(super) fn load_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
+    fn load_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
         match &self.map {
             Some(map) => {
+                // A block with the lengths of a raw one would be noted as such.
+                debug_assert!(!handle.is_stored_raw());
                 let block = self.unpack(self.touch(map, handle, cost)?, handle)?;
-                if !handle.is_stored_raw() {
-                    map.note_verified(handle);
-                }
+                map.note_verified(handle);
                 Ok(block)
             }
             None => self.read_block(handle, cost),

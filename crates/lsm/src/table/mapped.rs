@@ -7,10 +7,10 @@
 //! compressed goes to the block cache as without a map, decompressed straight from the mapped bytes;
 //! it is verified each time that it is decompressed, which costs a twentieth of the decompression.
 //!
-//! **The disk.** The map is advised that reads are random, so a page fault reads one page. Where
-//! blocks are about to be touched for the first time, many at once (`batch.rs`) or in order
-//! (`cursor.rs`), the system is told to read them meanwhile. For a block that was touched before it
-//! is not: a system call for a page that is there costs as much as reading the block.
+//! **The disk.** The map is advised that reads are random, so a page fault reads one page. A block
+//! that is touched for the first time is announced, so that its pages are read at once, and so are
+//! many blocks (`batch.rs`) and the next ones in order (`cursor.rs`). A block that was touched before
+//! is not: a system call for pages that are there costs as much as reading the block.
 //!
 //! **What may still go wrong.** The kernel may drop a page and read it again: damage of the disk
 //! that begins after the verification is not seen before the table is opened again, or checked.

@@ -299,6 +299,38 @@ fn what_is_mapped_takes_nothing_of_the_budget_and_is_read_once() {
     assert_eq!(budget.memory().mapped, 0);
 }
 
+/// Also tables in shared files, and those that were read before their store was opened again.
+#[test]
+fn every_table_of_a_store_is_mapped() {
+    let memory = Memory::new();
+    let fs = Arc::new(memory.clone());
+    let (group, tree) = open(Path::new(DIR), options(fs, false, true));
+    let names: Vec<_> = (0..4).map(|n| (format!("{n}"), vec![])).collect();
+    let mut trees = group.create_trees(&names).unwrap();
+    trees.push(tree);
+    for step in 0..3 {
+        let mut batch = Batch::new();
+        for n in 0..KEYS {
+            let tree = trees[(n % 5) as usize];
+            batch.put(tree, &key(n), &value(n + step)).unwrap();
+        }
+        group.write(&mut batch, Durability::Os).unwrap();
+        match step {
+            1 => group.compact(None).unwrap(),
+            _ => group.flush().unwrap(),
+        }
+        let snapshot = group.snapshot();
+        for tree in &trees {
+            let entries = scan(&snapshot, *tree, 0).unwrap();
+            assert_eq!(entries.len(), KEYS as usize / 5);
+        }
+        drop(snapshot);
+        let version = group.snapshot().version().clone();
+        let bytes: u64 = version.tables().map(|table| table.meta().size).sum();
+        assert_eq!(group.memory().mapped, bytes);
+    }
+}
+
 #[test]
 fn answers_are_those_of_reading_whatever_is_mapped() {
     for compress in [false, true] {

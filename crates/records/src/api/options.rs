@@ -87,9 +87,17 @@ impl Options {
         self
     }
 
+    /// Compress tables with LZ4. Default true. Tables of both kinds can be read.
+    #[must_use]
+    pub fn compress(mut self, compress: bool) -> Options {
+        self.engine.compress = compress;
+        self
+    }
+
     /// Read tables through maps of their files (`mmap`), for data that fits into memory: a block
     /// that is stored without compression is used where the page cache has it, without a copy, a
-    /// system call, or memory of the budget. Default false.
+    /// system call, or memory of the budget. So it gains most with [`Options::compress`] of false.
+    /// Default false.
     ///
     /// **An I/O error of a mapped file ends the process**: it is SIGBUS at the access, not an error
     /// of the read, and so is a file that another program truncates. [`esker_lsm::Options`]
