@@ -21,8 +21,7 @@ impl Disk {
     }
 
     /// Reads past the page cache (`O_DIRECT`) where the platform and the file system support it,
-    /// and through it elsewhere. Writes are buffered in both cases. Files that are read so are not
-    /// mapped.
+    /// and through it elsewhere. Writes are buffered in both cases. Its files are not mapped.
     pub fn direct() -> Disk {
         Disk { direct: true }
     }
@@ -49,10 +48,13 @@ impl Fs for Disk {
         {
             return Ok(file);
         }
-        Ok(Arc::new(Buffered {
-            file: open_buffered(path)?,
-            map: OnceLock::new(),
-        }))
+        let map = OnceLock::new();
+        if self.direct {
+            // Nor mapped where the file system cannot read past the page cache.
+            map.get_or_init(|| None);
+        }
+        let file = open_buffered(path)?;
+        Ok(Arc::new(Buffered { file, map }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -5,7 +5,7 @@
 //! in a bitmap ([`Verified`]): later touches trust it, as they trust a block in the cache. The
 //! bitmap grows with what is touched, by half a KiB per half a MiB of the table. A block that is
 //! compressed goes to the block cache as without a map, decompressed straight from the mapped bytes;
-//! it is verified each time that it is decompressed, which costs a twentieth of the decompression.
+//! it is verified each time that it is decompressed.
 //!
 //! **The disk.** The map is advised that reads are random, so a page fault reads one page. A block
 //! that is touched for the first time is announced, so that its pages are read at once, and so are
