@@ -12,7 +12,7 @@ mod slice;
 pub use list::ByteList;
 pub use own::{Misplaced, Own};
 pub use position::Position;
-pub use slice::Slice;
+pub use slice::{Owner, Slice};
 
 /// A sequence number: each write has one, a larger one is newer, and 0 precedes all of them.
 pub type Seq = u64;

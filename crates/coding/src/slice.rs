@@ -1,10 +1,15 @@
-//! Bytes that a read returns: owned, or a range of a cached block that they keep alive.
+//! Bytes that a read returns: owned, or a range of a cached block or of a mapped file, which they
+//! keep alive.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Immutable bytes. Cloning is cheap for a range of a block and copies owned bytes.
+/// The owner of memory that slices keep alive, for example a mapped file. Behind a second reference, so that a
+/// slice is small.
+pub type Owner = Arc<Arc<dyn AsRef<[u8]> + Send + Sync>>;
+
+/// Immutable bytes. Cloning is cheap for a range of other memory and copies owned bytes.
 #[derive(Clone)]
 pub struct Slice(Repr);
 
@@ -13,6 +18,11 @@ enum Repr {
     Owned(Vec<u8>),
     Shared {
         owner: Arc<Vec<u8>>,
+        start: usize,
+        end: usize,
+    },
+    Within {
+        owner: Owner,
         start: usize,
         end: usize,
     },
@@ -29,6 +39,11 @@ impl Slice {
         })
     }
 
+    /// A range of `owner`, without copying. A range outside of it is empty.
+    pub fn within(owner: Owner, start: usize, end: usize) -> Slice {
+        Slice(Repr::Within { owner, start, end })
+    }
+
     /// The bytes without their first `n`.
     pub fn skip(self, n: usize) -> Slice {
         match self.0 {
@@ -37,16 +52,18 @@ impl Slice {
                 Slice(Repr::Owned(bytes))
             }
             Repr::Shared { owner, start, end } => Slice::shared(owner, start + n, end),
+            Repr::Within { owner, start, end } => Slice::within(owner, (start + n).min(end), end),
         }
     }
 
-    /// The bytes, copied where they are less than half of the buffer that they keep alive: for
-    /// callers that hold many.
+    /// The bytes, copied where they are less than half of the buffer that they keep alive, or keep a
+    /// file alive: for callers that hold many.
     pub fn compact(self) -> Slice {
         match &self.0 {
             Repr::Shared { owner, start, end } if 2 * (end - start) < owner.capacity() => {
                 Slice::from(&*self)
             }
+            Repr::Within { .. } => Slice::from(&*self),
             _ => self,
         }
     }
@@ -55,7 +72,7 @@ impl Slice {
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Repr::Owned(bytes) => bytes,
-            Repr::Shared { .. } => self.to_vec(),
+            Repr::Shared { .. } | Repr::Within { .. } => self.to_vec(),
         }
     }
 }
@@ -66,6 +83,10 @@ impl Deref for Slice {
         match &self.0 {
             Repr::Owned(bytes) => bytes,
             Repr::Shared { owner, start, end } => owner.get(*start..*end).unwrap_or_default(),
+            Repr::Within { owner, start, end } => {
+                let memory = (***owner).as_ref();
+                memory.get(*start..*end).unwrap_or_default()
+            }
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
+use crate::{Descriptor, Fs, Lock, Mapped, ReadFile, Rings, WriteFile};
 
 /// The operating system's file system, with buffered or direct reads.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +21,7 @@ impl Disk {
     }
 
     /// Reads past the page cache (`O_DIRECT`) where the platform and the file system support it,
-    /// and through it elsewhere. Writes are buffered in both cases.
+    /// and through it elsewhere. Writes are buffered in both cases. Its files are not mapped.
     pub fn direct() -> Disk {
         Disk { direct: true }
     }
@@ -48,7 +48,13 @@ impl Fs for Disk {
         {
             return Ok(file);
         }
-        Ok(Arc::new(Buffered(open_buffered(path)?)))
+        let map = OnceLock::new();
+        if self.direct {
+            // Nor mapped where the file system cannot read past the page cache.
+            map.get_or_init(|| None);
+        }
+        let file = open_buffered(path)?;
+        Ok(Arc::new(Buffered { file, map }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -307,18 +313,34 @@ fn open_buffered(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-struct Buffered(File);
+struct Buffered {
+    file: File,
+    /// Made when it is first asked for: tables in one file share it.
+    map: OnceLock<Option<Arc<dyn Mapped>>>,
+}
+
+/// Maps a file where the platform can; a file that cannot be mapped is read.
+#[cfg(target_os = "linux")]
+fn map(file: &File) -> Option<Arc<dyn Mapped>> {
+    let map = crate::map::Map::new(file).ok().flatten()?;
+    Some(Arc::new(map))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map(_file: &File) -> Option<Arc<dyn Mapped>> {
+    None
+}
 
 impl ReadFile for Buffered {
     #[cfg(unix)]
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buf, offset)
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
     }
 
     #[cfg(windows)]
     fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
         while !buf.is_empty() {
-            match std::os::windows::fs::FileExt::seek_read(&self.0, buf, offset) {
+            match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
                     buf = buf.get_mut(n..).unwrap_or_default();
@@ -332,16 +354,20 @@ impl ReadFile for Buffered {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         Some(Descriptor {
-            file: &self.0,
+            file: &self.file,
             base: 0,
             alignment: 1,
             rings: Rings::shared(),
         })
+    }
+
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        self.map.get_or_init(|| map(&self.file)).clone()
     }
 }
 

@@ -1,9 +1,11 @@
 //! A range of a file, read as if it were a file of its own.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Descriptor, ReadFile};
+use crate::traits::part;
+use crate::{Descriptor, Mapped, ReadFile};
 
 /// `len` bytes of a file from `base` on. Offsets are relative to `base`; nothing beyond the range
 /// is read, and a file that ends before the range makes it shorter.
@@ -40,5 +42,47 @@ impl ReadFile for Extent {
             base: whole.base.saturating_add(self.base),
             ..whole
         })
+    }
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        Some(Arc::new(MappedExtent {
+            whole: self.file.map()?,
+            base: self.base,
+            len: self.len,
+        }))
+    }
+}
+
+/// A range of a mapped file.
+struct MappedExtent {
+    whole: Arc<dyn Mapped>,
+    base: u64,
+    len: u64,
+}
+
+impl MappedExtent {
+    /// The range in the whole file.
+    fn in_whole(&self, range: Range<u64>) -> Range<u64> {
+        self.base.saturating_add(range.start)..self.base.saturating_add(range.end)
+    }
+}
+
+impl AsRef<[u8]> for MappedExtent {
+    fn as_ref(&self) -> &[u8] {
+        let whole = (*self.whole).as_ref();
+        let end = self.base.saturating_add(self.len).min(whole.len() as u64);
+        part(whole, self.base.min(end)..end).unwrap_or_default()
+    }
+}
+
+impl Mapped for MappedExtent {
+    fn touch(&self, range: Range<u64>) -> io::Result<&[u8]> {
+        if range.end > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.whole.touch(self.in_whole(range))
+    }
+
+    fn will_need(&self, range: Range<u64>) {
+        self.whole.will_need(self.in_whole(range));
     }
 }

@@ -1,5 +1,6 @@
 //! File systems: the trait [`Fs`], behind which all disk access of Esker's engine lies, the
-//! operating system's ([`disk`]), and reads of many ranges at a time ([`read_many`]).
+//! operating system's ([`disk`]), reads of many ranges at a time ([`read_many`]), and files as
+//! memory ([`Mapped`]).
 //!
 //! Files are written once, front to back, and immutable afterwards; the only exceptions are the
 //! log's tail (truncated after a failed append) and names, which are replaced atomically by
@@ -13,6 +14,9 @@ pub mod disk;
 mod extent;
 mod faults;
 mod gate;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod map;
 mod request;
 #[cfg(target_os = "linux")]
 mod rings;
@@ -30,4 +34,4 @@ pub use faults::RingFaults;
 pub use gate::{Gate, GivenUp};
 pub use request::ReadRequest;
 pub use rings::Rings;
-pub use traits::{Descriptor, Fs, Lock, ReadFile, WriteFile};
+pub use traits::{Descriptor, Fs, Lock, Mapped, ReadFile, WriteFile};

@@ -108,6 +108,36 @@ pub trait ReadFile: Send + Sync {
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         None
     }
+    /// The bytes of the file as memory, for a file that is finished: neither its bytes nor its
+    /// length change any more. `None` where the file is not mapped: this implementation, files that
+    /// are read past the page cache, and those that others may truncate. Then it is read.
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        None
+    }
+}
+
+/// The bytes of a file as memory. They stay readable as long as this value lives, also after the
+/// file has lost its name.
+///
+/// Where the operating system cannot read a page of the file, the access to its memory ends with
+/// SIGBUS, and so does the process, unless it handles that signal. `as_ref` has all bytes, in O(1).
+pub trait Mapped: AsRef<[u8]> + Send + Sync {
+    /// The bytes of a range that is about to be used. Fails with `UnexpectedEof` where the file
+    /// ends before, and with what a file system of tests injects. O(1).
+    fn touch(&self, range: Range<u64>) -> io::Result<&[u8]>;
+    /// Begins to read a range that will be used, without waiting. It is a hint: an implementation
+    /// may do nothing, as this one does.
+    fn will_need(&self, range: Range<u64>) {
+        let _ = range;
+    }
+}
+
+/// A range of bytes; `UnexpectedEof` where they end before.
+#[inline]
+pub(crate) fn part(bytes: &[u8], range: Range<u64>) -> io::Result<&[u8]> {
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+    let part = bytes.get(at(range.start)..at(range.end));
+    part.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// A file of the operating system.

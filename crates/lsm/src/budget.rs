@@ -98,6 +98,9 @@ pub struct MemoryUse {
     pub cache: usize,
     /// See `cache`.
     pub cache_limit: usize,
+    /// Bytes of mapped tables ([`Options::mapped_reads`](crate::Options::mapped_reads)), apart from
+    /// the budget: address space, of which the system's page cache holds what is used.
+    pub mapped: u64,
     /// Borrowers that are waiting.
     pub waiting: usize,
     /// Loans so far that had to wait.
@@ -271,6 +274,7 @@ impl Budget {
             held: Account::ALL.into_iter().zip(books.held).collect(),
             cache: self.cache.used_bytes(),
             cache_limit: self.cache.limited_to(),
+            mapped: self.cache.mapped_bytes(),
             waiting: books.queue.len(),
             waits: self.waits.load(Relaxed),
             overdrafts: self.overdrafts.load(Relaxed),

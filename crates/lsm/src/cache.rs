@@ -33,6 +33,8 @@ pub struct BlockCache {
     capacity: u64,
     held: Mutex<Outside>,
     next_id: AtomicU64,
+    /// Bytes of mapped tables: address space, no memory of this cache.
+    mapped: AtomicU64,
 }
 
 /// Limits on the capacity that is left for blocks.
@@ -207,6 +209,7 @@ impl BlockCache {
                 announced: capacity,
             }),
             next_id: AtomicU64::new(0),
+            mapped: AtomicU64::new(0),
         }
     }
 
@@ -233,6 +236,9 @@ impl BlockCache {
     /// Reserves `bytes` of the capacity for something that its owner keeps, until
     /// [`BlockCache::unpin`]; false when half of the capacity is reserved already.
     pub fn pin(&self, bytes: u64) -> bool {
+        if bytes == 0 {
+            return true;
+        }
         let mut held = self.held.lock();
         if held.pinned + bytes > self.capacity / 2 {
             return false;
@@ -249,6 +255,23 @@ impl BlockCache {
             held.pinned = held.pinned.saturating_sub(bytes);
             self.fit(&mut held);
         }
+    }
+
+    /// Counts the bytes of a table that is mapped, apart from the capacity, until
+    /// [`BlockCache::remove_mapped`].
+    pub(crate) fn add_mapped(&self, bytes: u64) {
+        self.mapped.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Uncounts a mapped table.
+    pub(crate) fn remove_mapped(&self, bytes: u64) {
+        self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the mapped tables of the stores that share the cache. They are not memory of the
+    /// process: the system's page cache holds those of their pages that are used.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped.load(Ordering::Relaxed)
     }
 
     /// Limits the cache to `bytes`, and to its capacity.

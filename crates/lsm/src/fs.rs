@@ -2,6 +2,7 @@
 //! trait [`Fs`].
 
 pub use esker_fs::{
-    Descriptor, Fs, Lock, ReadFile, ReadRequest, RingFaults, Rings, WriteFile, disk, read_many,
+    Descriptor, Fs, Lock, Mapped, ReadFile, ReadRequest, RingFaults, Rings, WriteFile, disk,
+    read_many,
 };
 pub(crate) use esker_fs::{Extent, Gate, GivenUp};

@@ -104,6 +104,31 @@ pub struct Options {
     pub budget: Option<Arc<Budget>>,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn Fs>,
+    /// Read tables through maps of their files (`mmap`). Default false.
+    ///
+    /// A block that is stored without compression is used where it lies: no copy, no system call,
+    /// and no place in the block cache, since the page cache has it. A compressed one goes to the
+    /// block cache, decompressed straight from the map. It is for data that fits into memory; where
+    /// it does not, reads of the file, or direct ones, wait for the disk together and without page
+    /// faults. Compactions read files in large pieces in both cases.
+    ///
+    /// - **An I/O error ends the process.** Where the system cannot read a page of a mapped file, the
+    ///   access gets SIGBUS. The library installs no handler. The same access without a map is an
+    ///   [`Error::Io`].
+    /// - **Tables must not be changed by others.** A file that is truncated under its map gets
+    ///   SIGBUS, too. The engine itself never does that. Files on network file systems and FUSE, and
+    ///   files that everybody may write to, are read, not mapped; who else may write to the store's
+    ///   folder, as another user of its group, must not truncate them.
+    /// - **Checksums.** A block is verified when it is first touched while the table is open. Damage
+    ///   of the disk that begins later is found by [`Group::check`](crate::Group::check).
+    ///
+    /// Mapped bytes are counted apart from the memory budget ([`MemoryUse::mapped`]). Files are not
+    /// mapped, but read as without this option: past the page cache ([`Disk::direct`]), on other
+    /// systems than Linux, on file systems of other crates without maps, and where the system refuses
+    /// a map.
+    ///
+    /// [`MemoryUse::mapped`]: crate::MemoryUse::mapped
+    pub mapped_reads: bool,
     /// Size of a table file at which a compaction starts the next one, in bytes, at least 1.
     /// Default 32 MiB.
     pub table_size: u64,
@@ -154,6 +179,7 @@ impl Default for Options {
             memory_budget: 128 << 20,
             budget: None,
             fs: Arc::new(Disk::new()),
+            mapped_reads: false,
             table_size: 32 << 20,
             block_size: 4 << 10,
             compress: true,

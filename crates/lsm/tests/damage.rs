@@ -56,7 +56,14 @@ fn settings(fs: Arc<dyn Fs>) -> Options {
 }
 
 fn open(fs: &Memory) -> Result<Group> {
-    let options = settings(Arc::new(fs.clone()));
+    open_with(fs, false)
+}
+
+fn open_with(fs: &Memory, mapped_reads: bool) -> Result<Group> {
+    let options = Options {
+        mapped_reads,
+        ..settings(Arc::new(fs.clone()))
+    };
     Group::open(Path::new(DIR), options, Arc::new(PlainTrees), true)
 }
 
@@ -220,10 +227,10 @@ enum Loss {
 }
 
 /// Opens the store and reads everything, each key separately, too. Returns how many of the last
-/// states are lost, or `None` when there was an error.
-fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usize> {
+/// states are lost, or `None` when there was an error. Tables are read, or mapped.
+fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss, mapped: bool) -> Option<usize> {
     LARGEST.set(0);
-    let group = match open(fs) {
+    let group = match open_with(fs, mapped) {
         Ok(group) => group,
         Err(error) => {
             assert_names(&error, path, loss);
@@ -310,7 +317,10 @@ fn is_log(path: &Path) -> bool {
 fn damage_all(closed: bool) {
     let (memory, states) = store(closed);
     let intact = Path::new("nothing");
-    assert_eq!(examine(&memory, intact, &states, Loss::None), Some(0));
+    for mapped in [false, true] {
+        let lost = examine(&memory, intact, &states, Loss::None, mapped);
+        assert_eq!(lost, Some(0));
+    }
     for path in files(&memory) {
         let good = memory.read(&path).unwrap();
         // Only the tail of a log may be taken for the remains of a crash.
@@ -330,8 +340,10 @@ fn damage_all(closed: bool) {
                 let mut bad = good.clone();
                 bad[at] ^= pattern;
                 let fs = with(&memory, &path, Some(&bad));
-                let lost = examine(&fs, &path, &states, loss);
-                worst = worst.max(lost.unwrap_or(0));
+                for mapped in modes(&path, at / step) {
+                    let lost = examine(&fs, &path, &states, loss, mapped);
+                    worst = worst.max(lost.unwrap_or(0));
+                }
             }
         }
         // A sync marker precedes the write after the one it covers, so only damage in the last
@@ -345,7 +357,7 @@ fn damage_all(closed: bool) {
             let manifest = path.to_str().unwrap().contains("MANIFEST");
             let edits = !closed && manifest && len > 48;
             let loss = if edits { Loss::Edits } else { loss };
-            match examine(&fs, &path, &states, loss) {
+            match examine(&fs, &path, &states, loss, len % 2 == 1) {
                 Some(lost) => {
                     assert!(lost >= fewer, "a shorter log has more");
                     fewer = lost;
@@ -355,8 +367,17 @@ fn damage_all(closed: bool) {
         }
         let _doing = Doing(&|| format!("{} removed", path.display()));
         let fs = with(&memory, &path, None);
-        assert_eq!(examine(&fs, &path, &states, Loss::None), None);
+        assert_eq!(examine(&fs, &path, &states, Loss::None, true), None);
     }
+}
+
+/// Whether tables are mapped when a place of a file is damaged: both, one after the other; in the
+/// usual tier one of them.
+fn modes(path: &Path, place: usize) -> impl Iterator<Item = bool> {
+    let is_table = path.extension().is_some_and(|e| e == "tbl");
+    let one = is_table && place % 2 == 1;
+    let both = is_table && esker_sim::is_nightly();
+    std::iter::once(one).chain(both.then_some(!one))
 }
 
 #[test]
@@ -382,7 +403,7 @@ fn files_in_the_wrong_place() {
             }
             let _doing = Doing(&|| format!("{} as {}", other.display(), path.display()));
             let fs = with(&memory, path, Some(&b));
-            assert_eq!(examine(&fs, path, &states, Loss::None), None);
+            assert_eq!(examine(&fs, path, &states, Loss::None, true), None);
         }
     }
 }

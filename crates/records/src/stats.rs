@@ -72,6 +72,10 @@ pub struct MemoryStats {
     pub cache_bytes: usize,
     /// The largest size that the block cache can grow to.
     pub cache_capacity_bytes: usize,
+    /// Bytes of the tables that are mapped ([`Options::mapped_reads`](crate::Options::mapped_reads)),
+    /// apart from the budget: address space, of which the system's page cache holds what is used.
+    #[serde(default)]
+    pub mapped_bytes: u64,
     /// The memory that memtables (the newest writes, in memory) use.
     pub memtable_bytes: usize,
 }
@@ -298,6 +302,7 @@ impl Store {
                 cache_limit_bytes: memory.cache_limit,
                 cache_bytes: group.cache().used_bytes(),
                 cache_capacity_bytes: group.cache().capacity(),
+                mapped_bytes: memory.mapped,
                 memtable_bytes: group.memtable_bytes(),
             },
             counters: (group.stats().each().into_iter())

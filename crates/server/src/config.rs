@@ -44,6 +44,13 @@ pub struct Config {
     /// The memory budget of the store, in bytes; 128 MiB without it.
     #[serde(deserialize_with = "some_size")]
     pub memory: Option<usize>,
+    /// Tables are compressed; they are unless this is false.
+    pub compress: bool,
+    /// Tables are read through maps of their files: see [`Options::mapped_reads`]. An I/O error of
+    /// such a file ends the server.
+    ///
+    /// [`Options::mapped_reads`]: esker::Options::mapped_reads
+    pub mapped_reads: bool,
     /// Where HTTP is served.
     pub listen: SocketAddr,
     /// Where MQTT is served.
@@ -75,6 +82,8 @@ impl Default for Config {
         Config {
             dir: PathBuf::new(),
             memory: None,
+            compress: true,
+            mapped_reads: false,
             listen: SocketAddr::from(([127, 0, 0, 1], 7700)),
             mqtt: None,
             mqtt_tls: None,

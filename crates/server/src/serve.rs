@@ -111,8 +111,11 @@ impl Server {
         let certificate = certificate.transpose().map_err(StartError::Settings)?;
         let (listener, address) = bind(config.listen, "listen").await?;
         let doors = doors(&config).await?;
-        let options =
-            PubSub::register(Options::new().memory_budget(config.memory.unwrap_or(MEMORY)));
+        let options = Options::new()
+            .memory_budget(config.memory.unwrap_or(MEMORY))
+            .compress(config.compress)
+            .mapped_reads(config.mapped_reads);
+        let options = PubSub::register(options);
         let dir = config.dir.clone();
         let opened = tokio::task::spawn_blocking(move || Database::create_or_open(dir, options));
         let db = opened

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
+use esker_fs::{Descriptor, Fs, Lock, Mapped, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
 /// Changing calls (`create`, `overwrite`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`,
 /// `truncate`, `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and
-/// reading calls (`open`, `read_at`) separately. A failed call does nothing to the wrapped file
-/// system, with the exceptions named below.
+/// reading calls (`open`, `read_at`, `touch` of a map) separately. A failed call does nothing to the
+/// wrapped file system, with the exceptions named below.
 ///
 /// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not
 /// counted as reading calls but separately ([`Faulty::reads_together`]), and fail as set by
@@ -57,6 +57,7 @@ struct Faults {
     fail_together: Mutex<Option<TogetherFault>>,
     fail_sync: AtomicBool,
     short_writes: AtomicBool,
+    refuse_maps: AtomicBool,
     capacity: AtomicU64,
     used: Arc<AtomicU64>,
     names: Mutex<HashMap<PathBuf, Arc<Space>>>,
@@ -162,6 +163,7 @@ impl Faulty {
             fail_together: Mutex::new(None),
             fail_sync: AtomicBool::new(false),
             short_writes: AtomicBool::new(false),
+            refuse_maps: AtomicBool::new(false),
             capacity: never(),
             used: Arc::new(AtomicU64::new(0)),
             names: Mutex::new(HashMap::new()),
@@ -272,6 +274,11 @@ impl Faulty {
         self.faults.short_writes.store(on, SeqCst);
     }
 
+    /// Whether files that are opened are not mapped, as where the system has no room for a map.
+    pub fn refuse_maps(&self, on: bool) {
+        self.faults.refuse_maps.store(on, SeqCst);
+    }
+
     /// Removes all faults. The counts continue.
     pub fn clear(&self) {
         for fault in [
@@ -289,6 +296,7 @@ impl Faulty {
         *self.faults.fail_together.lock() = None;
         self.faults.fail_sync.store(false, SeqCst);
         self.faults.short_writes.store(false, SeqCst);
+        self.faults.refuse_maps.store(false, SeqCst);
     }
 }
 
@@ -523,16 +531,24 @@ struct Reader {
     path: PathBuf,
 }
 
-impl ReadFile for Reader {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+impl Reader {
+    /// Counts a reading call of so many bytes, and fails it where that was configured.
+    fn read(&self, offset: u64, len: u64) -> io::Result<()> {
         self.fs.faults.read()?;
-        let end = offset + buf.len() as u64;
+        let end = offset.saturating_add(len);
         let meets = |(path, range): &(PathBuf, Range<u64>)| {
             *path == self.path && range.start < end && offset < range.end
         };
         if self.fs.faults.unreadable.lock().iter().any(meets) {
             return Err(eio());
         }
+        Ok(())
+    }
+}
+
+impl ReadFile for Reader {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read(offset, buf.len() as u64)?;
         self.inner.read_at(offset, buf)
     }
 
@@ -544,5 +560,42 @@ impl ReadFile for Reader {
         let rings = &self.fs.rings;
         let descriptor = self.inner.descriptor();
         descriptor.map(|inner| Descriptor { rings, ..inner })
+    }
+
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        if self.fs.faults.refuse_maps.load(SeqCst) {
+            return None;
+        }
+        let reader = Reader {
+            inner: self.inner.clone(),
+            fs: self.fs.clone(),
+            path: self.path.clone(),
+        };
+        let inner = self.inner.map()?;
+        Some(Arc::new(FaultyMap { inner, reader }))
+    }
+}
+
+/// A map whose touches fail as reads do.
+struct FaultyMap {
+    inner: Arc<dyn Mapped>,
+    reader: Reader,
+}
+
+impl AsRef<[u8]> for FaultyMap {
+    fn as_ref(&self) -> &[u8] {
+        (*self.inner).as_ref()
+    }
+}
+
+impl Mapped for FaultyMap {
+    fn touch(&self, range: Range<u64>) -> io::Result<&[u8]> {
+        let len = range.end.saturating_sub(range.start);
+        self.reader.read(range.start, len)?;
+        self.inner.touch(range)
+    }
+
+    fn will_need(&self, range: Range<u64>) {
+        self.inner.will_need(range);
     }
 }

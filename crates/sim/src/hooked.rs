@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use esker_fs::{Fs, Lock, ReadFile, WriteFile};
+use esker_fs::{Fs, Lock, Mapped, ReadFile, WriteFile};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Call {
     Overwrite,
     /// A file is opened for reading.
     Open,
-    /// A range of a file is read.
+    /// A range of a file is read, or of its map touched.
     Read,
     /// Bytes are appended to a file.
     Append,
@@ -213,5 +213,29 @@ impl ReadFile for File<Arc<dyn ReadFile>> {
 
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
+    }
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        Some(Arc::new(File {
+            inner: self.inner.map()?,
+            fs: self.fs.clone(),
+            path: self.path.clone(),
+        }))
+    }
+}
+
+impl AsRef<[u8]> for File<Arc<dyn Mapped>> {
+    fn as_ref(&self) -> &[u8] {
+        (*self.inner).as_ref()
+    }
+}
+
+impl Mapped for File<Arc<dyn Mapped>> {
+    fn touch(&self, range: Range<u64>) -> io::Result<&[u8]> {
+        self.fs.call(Call::Read, &self.path)?;
+        self.inner.touch(range)
+    }
+
+    fn will_need(&self, range: Range<u64>) {
+        self.inner.will_need(range);
     }
 }

@@ -23,6 +23,7 @@
 pub mod clock;
 pub mod faulty;
 pub mod hooked;
+pub mod map;
 pub mod memory;
 pub mod runner;
 mod seeds;

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use esker_fs::{Fs, Lock, ReadFile, WriteFile};
+use esker_fs::{Fs, Lock, Mapped, ReadFile, WriteFile};
+
+use crate::map::{Map, Source};
 
 const SECTOR: usize = 512;
 
@@ -123,6 +125,12 @@ impl Folder {
 
 #[derive(Default)]
 struct Inode(RwLock<Stored>);
+
+impl Source for Inode {
+    fn with(&self, see: &mut dyn FnMut(&[u8])) {
+        see(&self.0.read().content.bytes);
+    }
+}
 
 #[derive(Clone, Default)]
 struct Content {
@@ -601,5 +609,9 @@ impl ReadFile for Open {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.0.read().content.bytes.len() as u64)
+    }
+
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        Some(Arc::new(Map::new(self.0.clone())))
     }
 }

@@ -24,6 +24,7 @@ impl Maker {
                 fs: Arc::new(Memory::new()),
                 dir: "/s".into(),
                 cache,
+                mapped: false,
             },
             next: 0,
         }

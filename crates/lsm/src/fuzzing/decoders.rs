@@ -36,6 +36,7 @@ pub fn edit(data: &[u8]) {
         fs: Arc::new(Memory::new()),
         dir: PathBuf::from("/fuzz"),
         cache: Arc::new(BlockCache::new(0)),
+        mapped: false,
     };
     let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
     let path = Path::new("/fuzz/MANIFEST-000001");

@@ -227,6 +227,7 @@ fn source(dir: &Path, options: &Options, budget: &Budget) -> TableSource {
         fs: options.fs.clone(),
         dir: dir.to_path_buf(),
         cache: budget.cache().clone(),
+        mapped: options.mapped_reads,
     }
 }
 

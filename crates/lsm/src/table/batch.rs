@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::block::{Layout, Near};
+use super::bytes::{Block, IndexBytes};
 use super::entries::BlockEntries;
 use super::format::Handle;
 use super::found::{BlockHint, Found};
 use super::index::Index;
-use super::reader::{IndexBytes, Table};
+use super::reader::Table;
 use crate::coding::Own;
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
@@ -27,7 +28,7 @@ const CACHED_TOGETHER: usize = 4;
 pub(crate) struct WantedBlock<'t> {
     table: &'t Arc<Table>,
     handle: Handle,
-    bytes: Option<(Arc<Vec<u8>>, Layout)>,
+    bytes: Option<(Block<'t>, Layout)>,
 }
 
 /// Finds the blocks of ascending keys in a table. The first search is from the top; each further
@@ -143,7 +144,7 @@ impl<'t> WantedBlock<'t> {
         self.handle.raw as usize
     }
 
-    fn set(&mut self, bytes: Arc<Vec<u8>>) -> Result<()> {
+    fn set(&mut self, bytes: Block<'t>) -> Result<()> {
         let layout = Layout::parse(&bytes).ok_or_else(|| self.table.malformed(self.handle))?;
         self.bytes = Some((bytes, layout));
         Ok(())
@@ -163,7 +164,7 @@ impl<'t> WantedBlock<'t> {
         Ok(place.map(|place| Found {
             seq: place.seq,
             kind: place.kind,
-            value: place.value_slice(Arc::clone(bytes)),
+            value: bytes.clone().into_slice(place.value_range()),
         }))
     }
 }
@@ -180,7 +181,7 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     }
     let mut missing: Vec<usize> = Vec::new();
     for (at, block) in wanted.iter_mut().enumerate() {
-        match block.table.cached(block.handle) {
+        match block.table.at_hand(block.handle) {
             Some(bytes) => {
                 Cost::add(&cost.blocks_cached, 1);
                 block.set(bytes)?;
@@ -197,6 +198,9 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     if !missing.is_empty() {
         cost.check_clock()?;
     }
+    let is_mapped = |at: &usize| wanted.own(*at).table.map().is_some();
+    let (mapped, missing): (Vec<usize>, Vec<usize>) = missing.into_iter().partition(is_mapped);
+    touch(wanted, &mapped, cost)?;
     let pieces = pieces(wanted, &missing)?;
     let requests: Vec<ReadRequest<'_>> = pieces
         .iter()
@@ -219,6 +223,27 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
         }
     });
     failed.map_or(Ok(()), Err)
+}
+
+/// Fetches blocks of mapped files: first the system begins to read all of them, then each is
+/// touched, so that the disk is waited for about once.
+fn touch(wanted: &mut [WantedBlock<'_>], missing: &[usize], cost: &Cost) -> Result<()> {
+    let pieces = pieces(wanted, missing)?;
+    for piece in &pieces {
+        if let Some(map) = piece.table.map() {
+            map.will_need(piece.offset..piece.end);
+        }
+    }
+    for piece in &pieces {
+        let members = missing.own(piece.first..piece.last);
+        for at in members {
+            let block = wanted.own_mut(*at);
+            let fill = members.len() <= CACHED_TOGETHER;
+            let bytes = block.table.block(block.handle, fill, cost)?;
+            block.set(bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// The entries of many data blocks, in the order of `hints`. Blocks that are not cached are read
@@ -304,7 +329,7 @@ fn take(
         if members.len() <= CACHED_TOGETHER {
             table.keep(handle, &expanded);
         }
-        block.set(expanded)?;
+        block.set(Block::Loaded(expanded))?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! processor's cache once per entry.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::search::first_not_before;
@@ -251,9 +252,10 @@ impl Place {
         key.get(self.shared..) == bytes.get(self.key..self.key_end)
     }
 
-    /// The entry's value, which keeps the block alive.
-    pub(super) fn value_slice(&self, block: Arc<Vec<u8>>) -> Slice {
-        Slice::shared(block, self.value, self.value_end)
+    /// Where in the block the entry's value is.
+    #[inline]
+    pub(super) fn value_range(&self) -> Range<usize> {
+        self.value..self.value_end
     }
 }
 
@@ -557,7 +559,8 @@ impl BlockCursor {
     }
 
     pub(super) fn value_slice(&self) -> Slice {
-        self.place.value_slice(Arc::clone(&self.bytes))
+        let value = self.place.value_range();
+        Slice::shared(Arc::clone(&self.bytes), value.start, value.end)
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::block::BlockCursor;
+use super::bytes::Kept;
 use super::format::{FOOTER_LEN, HEADER_LEN, Handle, expand, unseal};
 use super::index::Index;
 use super::options::ReadOptions;
@@ -24,13 +25,21 @@ pub struct TableCursor {
     cost: Cost,
     partition: usize,
     /// The index block of `partition`.
-    index: Option<Arc<Vec<u8>>>,
+    index: Option<Kept>,
     /// The data block in `block`, by its index in the partition.
     loaded: Option<usize>,
     block: BlockCursor,
     valid: bool,
     ahead: Readahead,
+    /// In a mapped file: the end of the last block, and of the range that was announced.
+    passed: u64,
+    announced: u64,
 }
+
+/// Bytes of a mapped file that are announced at a time.
+const ANNOUNCED: u64 = 256 << 10;
+/// The most bytes between two data blocks in order: the blocks that describe a partition.
+const GAP: u64 = 64 << 10;
 
 /// A range of the file that was read ahead.
 #[derive(Default)]
@@ -58,6 +67,8 @@ impl TableCursor {
             block: BlockCursor::new(),
             valid: false,
             ahead: Readahead::default(),
+            passed: u64::MAX,
+            announced: 0,
         }
     }
 
@@ -80,7 +91,7 @@ impl TableCursor {
             let part = self.table.top().get(p).ok_or_else(|| lost(&self.table))?;
             let (fill, cost) = (self.options.fill_cache, &self.cost);
             let index = self.table.index_of(p, part, fill, cost)?;
-            self.index = Some(index.into_shared());
+            self.index = Some(index.into_kept());
             self.partition = p;
         }
         self.with_index(|index| Some(index.len()))
@@ -88,8 +99,8 @@ impl TableCursor {
 
     fn with_index<T>(&self, read: impl FnOnce(Index<'_>) -> Option<T>) -> Result<T> {
         self.index
-            .as_deref()
-            .and_then(|bytes| read(Index::parse(bytes)?))
+            .as_ref()
+            .and_then(|kept| read(Index::parse(kept.bytes(self.table.map()))?))
             .ok_or_else(|| {
                 let handle = self.table.top().get(self.partition).map(|part| part.index);
                 self.table.malformed(handle.unwrap_or(Handle::NONE))
@@ -109,14 +120,33 @@ impl TableCursor {
             self.read_ahead(handle, &mut bytes)?;
             Arc::new(bytes)
         } else {
-            self.table
-                .block(handle, self.options.fill_cache, &self.cost)?
+            self.announce(handle);
+            let table = &self.table;
+            let block = table.block(handle, self.options.fill_cache, &self.cost)?;
+            let recycled = &mut self.block;
+            // What is mapped is copied: a move within the block then costs what it costs in a
+            // cached one, and values share no reference count with other threads.
+            block.into_shared_with(|| recycled.recycle())
         };
         self.block
             .load(bytes)
             .ok_or_else(|| self.table.malformed(handle))?;
         self.loaded = Some(b);
         Ok(())
+    }
+
+    /// In a mapped file, where blocks are touched in order for the first time, lets the system read
+    /// the next ones meanwhile: it reads single pages otherwise.
+    fn announce(&mut self, handle: Handle) {
+        let Some(map) = self.table.map() else {
+            return;
+        };
+        let is_next = (self.passed..self.passed.saturating_add(GAP)).contains(&handle.offset);
+        self.passed = handle.end();
+        if is_next && handle.end() > self.announced && !map.is_verified(handle) {
+            self.announced = handle.offset.saturating_add(ANNOUNCED);
+            map.will_need(handle.offset..self.announced);
+        }
     }
 
     /// Reads a block from a large range of the file: the one in memory, or the next in the

@@ -17,7 +17,7 @@ impl Table {
             return Ok(None);
         };
         Ok(Some(TableDigest {
-            bytes: self.block(place.handle, true, cost)?,
+            bytes: self.block(place.handle, true, cost)?.into_shared(),
             is_inherited: place.is_inherited,
         }))
     }

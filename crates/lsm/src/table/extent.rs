@@ -2,10 +2,11 @@
 //! blocks.
 
 use super::block::common_prefix;
+use super::bytes::IndexBytes;
 use super::format::Handle;
 use super::found::BlockHint;
 use super::index::{Index, IndexEntry, Partition};
-use super::reader::{IndexBytes, Table};
+use super::reader::Table;
 use crate::coding::{Own, head};
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};

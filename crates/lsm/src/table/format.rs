@@ -67,6 +67,13 @@ impl Handle {
         self.stored as usize + TRAILER_LEN
     }
 
+    /// True when the lengths are those of a payload without compression, which is never longer
+    /// when compressed.
+    #[inline]
+    pub(super) fn is_stored_raw(&self) -> bool {
+        self.stored == self.raw
+    }
+
     /// Where the next block begins.
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(self.sealed_len() as u64)

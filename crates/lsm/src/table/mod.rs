@@ -16,12 +16,15 @@
 //! span blocks and partitions; tables treat each entry separately.
 //!
 //! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs`
-//! writes, `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs`
-//! and `sampled.rs` estimate, `verify.rs` checks everything.
+//! writes, `reader.rs` reads, `blocks.rs` fetches blocks, from the file or from its map
+//! (`mapped.rs`), `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` and
+//! `sampled.rs` estimate, `verify.rs` checks everything.
 
 mod batch;
 mod block;
+mod blocks;
 mod builder;
+mod bytes;
 mod cursor;
 mod digest;
 mod digested;
@@ -34,6 +37,7 @@ mod found;
 pub(crate) mod fuzzing;
 mod hints;
 mod index;
+mod mapped;
 mod meta;
 mod options;
 mod reader;

@@ -1,39 +1,39 @@
 //! An open table: point lookups and synopsis probes.
 
-use std::io;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::block::Layout;
+use super::bytes::{Block, IndexBytes, Pinned, PinnedFilter};
 use super::digest::DigestPlace;
 use super::entries::BlockEntries;
 use super::filter;
-use super::format::{
-    FOOTER_LEN, Footer, HEADER_LEN, Handle, WITH_DIGEST, check_header, expand, unseal,
-};
+use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, WITH_DIGEST, check_header};
 use super::found::{BlockHint, Found};
 use super::index::{Index, Partition, Top};
+use super::mapped::TableMap;
 use super::meta::TableMeta;
 use super::samples::Samples;
-use crate::cache::{self, BlockCache};
+use crate::cache::BlockCache;
 use crate::coding::Reader;
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, ReadFile};
+use crate::fs::{Fs, Mapped, ReadFile};
 use crate::synopsis::{BlockSynopsis, Synopsis, ValueRange};
 
 /// An immutable table, open for reading by any number of threads. Only its top-level index is kept
-/// in memory; every other block comes through the block cache.
+/// in memory; every other block comes through the block cache, or from the map of the file.
 pub struct Table {
-    path: Arc<Path>,
-    file: Arc<dyn ReadFile>,
+    pub(super) path: Arc<Path>,
+    pub(super) file: Arc<dyn ReadFile>,
     /// The offset of the table in the file at `path`.
-    base: u64,
-    meta: Arc<TableMeta>,
-    cache: Arc<BlockCache>,
-    cache_id: u64,
+    pub(super) base: u64,
+    /// The file as memory, if it is mapped.
+    pub(super) map: Option<TableMap>,
+    pub(super) meta: Arc<TableMeta>,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) cache_id: u64,
     frame: Frame,
     /// Per partition, its index and key filter, pinned on first use if the cache had capacity to
     /// reserve: nearly every read needs them.
@@ -52,53 +52,6 @@ pub(super) struct Frame {
 /// values.
 const PROPERTY_COUNTS: usize = 3;
 
-/// The pinned blocks of a partition.
-struct Pinned {
-    index: Arc<Vec<u8>>,
-    filter: Option<PinnedFilter>,
-}
-
-/// A key filter laid out so that a probe touches one further cache line: the byte with the probe
-/// count is here.
-struct PinnedFilter {
-    bits: Box<[u8]>,
-    form: u8,
-}
-
-/// The bytes of an index block: a pinned one is borrowed, without a reference count that readers
-/// would share.
-pub(super) enum IndexBytes<'t> {
-    Pinned(&'t Arc<Vec<u8>>),
-    Loaded(Arc<Vec<u8>>),
-}
-
-impl IndexBytes<'_> {
-    /// For callers that keep them beyond the borrow of the table.
-    pub(super) fn into_shared(self) -> Arc<Vec<u8>> {
-        match self {
-            IndexBytes::Pinned(bytes) => Arc::clone(bytes),
-            IndexBytes::Loaded(bytes) => bytes,
-        }
-    }
-}
-
-impl Deref for IndexBytes<'_> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            IndexBytes::Pinned(bytes) => bytes,
-            IndexBytes::Loaded(bytes) => bytes,
-        }
-    }
-}
-
-impl Pinned {
-    fn bytes(&self) -> u64 {
-        (self.index.capacity() + self.filter.as_ref().map_or(0, |filter| filter.bits.len())) as u64
-    }
-}
-
 impl Table {
     /// Opens the table that `meta` describes.
     ///
@@ -112,16 +65,17 @@ impl Table {
         cache: Arc<BlockCache>,
     ) -> Result<Table> {
         let file = fs.open(&path).map_err(|e| Error::io(&path, "open", e))?;
-        Table::open_in(file, path, 0, meta.into(), cache)
+        Table::open_in(file, None, path, 0, meta.into(), cache)
     }
 
     /// Opens the table that `meta` describes in `file`, a range of the file at `path` that begins
-    /// at `base`.
+    /// at `base`, with the map of that range, if blocks are to be used from it.
     ///
     /// # Errors
     /// Those of [`Table::open`].
     pub(crate) fn open_in(
         file: Arc<dyn ReadFile>,
+        map: Option<Arc<dyn Mapped>>,
         path: PathBuf,
         base: u64,
         meta: Arc<TableMeta>,
@@ -132,6 +86,7 @@ impl Table {
             path: Arc::from(path),
             file,
             base,
+            map: None,
             meta,
             cache,
             cache_id,
@@ -139,6 +94,10 @@ impl Table {
             pinned: Box::default(),
         };
         table.frame = table.read_frame()?;
+        table.map = map.and_then(|map| TableMap::new(map, table.meta.size));
+        if table.map.is_some() {
+            table.cache.add_mapped(table.meta.size);
+        }
         table.pinned = (0..table.top().len()).map(|_| OnceLock::new()).collect();
         Ok(table)
     }
@@ -222,7 +181,8 @@ impl Table {
 
     /// Bytes pinned by the open table, without its blocks in the cache.
     pub fn memory(&self) -> usize {
-        self.frame.top.memory() + self.frame.samples.memory() + size_of::<Table>()
+        let map = self.map.as_ref().map_or(0, TableMap::memory);
+        self.frame.top.memory() + self.frame.samples.memory() + map + size_of::<Table>()
     }
 
     pub(super) fn samples(&self) -> &Samples {
@@ -270,16 +230,17 @@ impl Table {
         // Separators are exact: an entry of `key` is in this block, or nowhere.
         let b = index.find(0, key, MAX_SEQ).ok_or_else(malformed)?;
         let handle = index.entry(b).ok_or_else(malformed)?.handle;
-        let bytes = self.block(handle, true, cost)?;
+        let block = self.block(handle, true, cost)?;
+        let bytes = &*block;
         Cost::add(&cost.data_blocks, 1);
-        let place = Layout::parse(&bytes)
-            .and_then(|layout| layout.seek(&bytes, key, MAX_SEQ))
+        let place = Layout::parse(bytes)
+            .and_then(|layout| layout.seek(bytes, key, MAX_SEQ))
             .ok_or_else(|| self.malformed(handle))?;
-        let place = place.filter(|place| place.is_of(&bytes, key));
+        let place = place.filter(|place| place.is_of(bytes, key));
         Ok(place.map(|place| Found {
             seq: place.seq,
             kind: place.kind,
-            value: place.value_slice(bytes),
+            value: block.into_slice(place.value_range()),
         }))
     }
 
@@ -308,7 +269,7 @@ impl Table {
         let admits = match pinned {
             Some(filter) => {
                 Cost::add(&cost.blocks_cached, 1);
-                filter::bits_admit(&filter.bits, filter.form, hash)
+                filter::bits_admit(filter.bits(self.map()), filter.form, hash)
             }
             None if part.filter == Handle::NONE => return Ok(true),
             None => filter::may_contain(&self.filter_of(part, cost)?, hash),
@@ -321,9 +282,10 @@ impl Table {
 
     /// The key filter of a partition. The partition's index lies just before it, and is often
     /// needed next: where neither is cached they are read together.
-    fn filter_of(&self, part: &Partition, cost: &Cost) -> Result<Arc<Vec<u8>>> {
+    fn filter_of(&self, part: &Partition, cost: &Cost) -> Result<Block<'_>> {
         let (index, filter) = (part.index, part.filter);
-        let together = index.end() == filter.offset && self.cache.capacity() > 0;
+        let together =
+            index.end() == filter.offset && self.cache.capacity() > 0 && self.map.is_none();
         if !together || self.cached(filter).is_some() || self.cached(index).is_some() {
             return self.block(filter, true, cost);
         }
@@ -341,7 +303,7 @@ impl Table {
         if let Ok(bytes) = self.unpack(first, index) {
             self.keep(index, &Arc::new(bytes));
         }
-        Ok(filter_bytes)
+        Ok(Block::Loaded(filter_bytes))
     }
 
     #[inline]
@@ -381,7 +343,8 @@ impl Table {
     ) -> Result<IndexBytes<'_>> {
         if let Some(pinned) = self.pinned(p) {
             Cost::add(&cost.blocks_cached, 1);
-            return Ok(IndexBytes::Pinned(&pinned.index));
+            let index = &pinned.index;
+            return Ok(IndexBytes::Pinned(index, index.bytes(self.map())));
         }
         let index = self.block(part.index, keep, cost)?;
         let Some(place) = self.pinned.get(p).filter(|_| keep) else {
@@ -390,19 +353,16 @@ impl Table {
         let filter = match part.filter {
             Handle::NONE => None,
             // The filter has just been probed; if it is evicted already, there is no capacity.
-            handle => match self.cache.get(self.cache_id, handle.offset) {
+            handle => match self.at_hand(handle) {
                 None => return Ok(IndexBytes::Loaded(index)),
-                Some(filter) => filter.split_last().map(|(form, bits)| PinnedFilter {
-                    bits: bits.into(),
-                    form: *form,
-                }),
+                Some(filter) => PinnedFilter::of(&filter),
             },
         };
         let pinned = Pinned {
-            index: Arc::clone(&index),
+            index: index.clone().into(),
             filter,
         };
-        let bytes = pinned.bytes();
+        let bytes = pinned.memory();
         if self.cache.pin(bytes) && place.set(pinned).is_err() {
             self.cache.unpin(bytes);
         }
@@ -539,9 +499,9 @@ impl Table {
     }
 
     /// The entries of a data block in memory.
-    pub(super) fn entries_in(&self, handle: Handle, bytes: Arc<Vec<u8>>) -> Result<BlockEntries> {
+    pub(super) fn entries_in(&self, handle: Handle, block: Block<'_>) -> Result<BlockEntries> {
         let offset = self.base.saturating_add(handle.offset);
-        BlockEntries::new(Arc::clone(&self.path), offset, bytes)
+        BlockEntries::new(Arc::clone(&self.path), offset, block.into_shared())
             .ok_or_else(|| self.malformed(handle))
     }
 
@@ -585,96 +545,14 @@ impl Table {
         };
         position().ok_or_else(|| self.malformed(part.index))
     }
-
-    /// Reads a block through the cache.
-    #[inline]
-    pub(super) fn block(&self, handle: Handle, fill: bool, cost: &Cost) -> Result<Arc<Vec<u8>>> {
-        cost.check()?;
-        if let Some(block) = self.cached(handle) {
-            Cost::add(&cost.blocks_cached, 1);
-            return Ok(block);
-        }
-        let block = Arc::new(self.read_block(handle, cost)?);
-        if fill {
-            self.keep(handle, &block);
-        }
-        Ok(block)
-    }
-
-    /// A block, if the cache has it.
-    #[inline]
-    pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Vec<u8>>> {
-        self.cache.get(self.cache_id, handle.offset)
-    }
-
-    /// Offers a block to the cache.
-    pub(super) fn keep(&self, handle: Handle, block: &Arc<Vec<u8>>) {
-        self.cache.insert(self.cache_id, handle.offset, block);
-    }
-
-    /// Reads a block from the file, past the cache.
-    pub(super) fn read_block(&self, handle: Handle, cost: &Cost) -> Result<Vec<u8>> {
-        cost.check_clock()?;
-        self.check_handle(handle)?;
-        let mut sealed = cache::buffer(handle.sealed_len());
-        sealed.resize(handle.sealed_len(), 0);
-        self.read_at(handle.offset, &mut sealed)?;
-        Cost::add(&cost.blocks_read, 1);
-        Cost::add(&cost.bytes_read, sealed.len() as u64);
-        let block = self.unpack(&sealed, handle);
-        cache::reuse(sealed);
-        block
-    }
-
-    /// Refuses a handle that is invalid for this file.
-    pub(super) fn check_handle(&self, handle: Handle) -> Result<()> {
-        handle
-            .check(self.meta.size)
-            .map_err(|what| self.damaged(handle.offset, what))
-    }
-
-    /// Decompresses and verifies a sealed block.
-    pub(super) fn unpack(&self, sealed: &[u8], handle: Handle) -> Result<Vec<u8>> {
-        let damaged = |what| self.damaged(handle.offset, what);
-        let packing = unseal(sealed, handle, self.meta.number).map_err(damaged)?;
-        let mut block = cache::buffer(handle.raw as usize);
-        expand(sealed, handle, packing, &mut block).map_err(damaged)?;
-        Ok(block)
-    }
-
-    /// The file itself.
-    pub(super) fn file(&self) -> &dyn ReadFile {
-        &*self.file
-    }
-
-    /// Fills `buf` from the file.
-    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.file
-            .read_at(offset, buf)
-            .map_err(|e| self.read_error(offset, e))
-    }
-
-    /// The error for a failed read at `offset`.
-    pub(super) fn read_error(&self, offset: u64, error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends too soon"),
-            _ => Error::io(&self.path, "read", error),
-        }
-    }
-
-    pub(super) fn damaged(&self, offset: u64, what: impl Into<String>) -> Error {
-        Error::corruption(&self.path, self.base.saturating_add(offset), what)
-    }
-
-    /// The error for a block whose checksum is right and whose contents are not.
-    pub(super) fn malformed(&self, handle: Handle) -> Error {
-        self.damaged(handle.offset, "malformed block")
-    }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let bytes = self.pinned.iter().filter_map(OnceLock::get);
-        self.cache.unpin(bytes.map(Pinned::bytes).sum());
+        let pinned = self.pinned.iter().filter_map(OnceLock::get);
+        self.cache.unpin(pinned.map(Pinned::memory).sum());
+        if self.map.is_some() {
+            self.cache.remove_mapped(self.meta.size);
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::cursor::Cursor;
 use crate::digest::{Digest, Digester};
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
+use crate::fs::Fs;
 use esker_coding::Slice;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,15 @@ fn build(files: &Files, options: &TableOptions, entries: &[Entry]) -> TableMeta 
 fn open(files: &Files, meta: &TableMeta, cache: usize) -> Result<Arc<Table>> {
     let cache = Arc::new(BlockCache::new(cache));
     Ok(Arc::new(Table::open(files, path(), meta.clone(), cache)?))
+}
+
+/// As [`open`], through a map of the file.
+fn open_mapped(files: &Files, meta: &TableMeta, cache: usize) -> Result<Arc<Table>> {
+    let cache = Arc::new(BlockCache::new(cache));
+    let file = files.open(&path()).unwrap();
+    let (map, meta) = (file.map(), Arc::new(meta.clone()));
+    let table = Table::open_in(file, map, path(), 0, meta, cache)?;
+    Ok(Arc::new(table))
 }
 
 fn current(cursor: &TableCursor) -> Option<Entry> {
@@ -243,6 +253,7 @@ fn tables_answer_as_the_model_does() {
         let files = Files::default();
         let meta = build(&files, &options, &entries);
         check_meta(&meta, &entries);
+        let open = [open, open_mapped][rng.usize(..2)];
         let table = open(&files, &meta, [0, 1 << 16, 1 << 24][rng.usize(..3)]).unwrap();
         assert_eq!(*table.meta(), meta);
         assert!(table.memory() > 0);

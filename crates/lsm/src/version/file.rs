@@ -30,6 +30,8 @@ pub(crate) struct TableSource {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(crate) cache: Arc<BlockCache>,
+    /// Whether tables are read through maps of their files.
+    pub(crate) mapped: bool,
 }
 
 impl TableSource {
@@ -251,7 +253,8 @@ impl TableFile {
             None => file,
             Some(place) => Arc::new(Extent::new(file, place.offset, meta.size)),
         };
-        let table = Table::open_in(file, self.path(), self.offset(), meta, cache)?;
+        let map = if source.mapped { file.map() } else { None };
+        let table = Table::open_in(file, map, self.path(), self.offset(), meta, cache)?;
         Ok(self.open.get_or_init(|| Arc::new(table)))
     }
 

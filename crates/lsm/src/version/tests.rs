@@ -179,6 +179,7 @@ fn a_kept_version_has_a_name_and_nothing_but_a_picture() {
         fs: Arc::new(esker_sim::memory::Memory::new()),
         dir: PathBuf::from("/s"),
         cache: Arc::new(BlockCache::new(1 << 20)),
+        mapped: false,
     };
     let options = |_: &str, _: &[u8]| Ok(TreeOptions::default());
     let path = Path::new("/s/MANIFEST");
@@ -202,6 +203,7 @@ fn overlapping_tables_in_a_run_are_refused() {
         fs: Arc::new(esker_sim::memory::Memory::new()),
         dir: PathBuf::from("/s"),
         cache: Arc::new(BlockCache::new(1 << 20)),
+        mapped: false,
     };
     let table = |number, smallest: &[u8], largest: &[u8]| NewTable {
         tree: 1,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{DIR, Doing, Layouts, bytes, chosen, seeds, skewed, small};
+use crate::common::{DIR, Doing, Layouts, bytes, chosen, is_mapped, seeds, skewed, small};
 use esker_lsm::fs::Fs;
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, Result, Seq, Snapshot, Stats,
@@ -47,10 +47,12 @@ struct Life {
     held: Vec<(Snapshot, State)>,
 }
 
-/// Opens (or creates) a store in `fs`. The seed decides the pieces of compactions.
+/// Opens (or creates) a store in `fs`. The seed decides the pieces of compactions, and whether tables
+/// are mapped.
 fn open(fs: Arc<dyn Fs>, seed: u64) -> Result<Group> {
     let options = Options {
         piece_bytes: [None, Some(512), Some(4 << 10)][(seed % 3) as usize],
+        mapped_reads: is_mapped(seed),
         ..small(fs)
     };
     Group::open(Path::new(DIR), options, Arc::new(Layouts), true)

@@ -345,8 +345,20 @@ fn a_failed_sync_refuses_writes_until_reopening() {
 /// A failed read is an error of that read alone.
 #[test]
 fn failing_reads_are_errors_and_pass() {
+    for mapped_reads in [false, true] {
+        reads_fail_and_pass(mapped_reads);
+    }
+}
+
+fn reads_fail_and_pass(mapped_reads: bool) {
     let (_, fs) = faulty();
-    let group = open(Arc::new(fs.clone())).unwrap();
+    let options = Options {
+        mapped_reads,
+        // Blocks that are long enough to be noted when they are verified.
+        compress: !mapped_reads,
+        ..small(Arc::new(fs.clone()))
+    };
+    let group = Group::open(Path::new(DIR), options, Arc::new(PlainTrees), true).unwrap();
     let tree = one_tree(&group);
     let mut rng = fastrand::Rng::with_seed(5);
     let mut model = Model::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
+use crate::common::{DIR, Doing, bytes, is_mapped, seeds, skewed, small};
 use esker_lsm::{
     Batch, Cost, Durability, Expected, Found, Group, Kind, Leveled, LookupOptions, Options, Result,
     Seq, Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
@@ -155,6 +155,7 @@ fn all_options_give_what_single_lookups_give() {
             let options = Options {
                 blocked_filter,
                 block_size: 256,
+                mapped_reads: is_mapped(seed),
                 ..small(fs.clone())
             };
             Group::open(Path::new(DIR), options, Arc::new(Trees), true).unwrap()

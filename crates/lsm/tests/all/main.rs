@@ -23,6 +23,7 @@ mod listening;
 mod lookup;
 mod manifest;
 mod many;
+mod mapped;
 mod model;
 mod openings;
 mod overtaken;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
+use crate::common::{DIR, Doing, bytes, is_mapped, seeds, skewed, small};
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::fs::Fs;
 use esker_lsm::merge::{
@@ -198,6 +198,7 @@ struct Test {
     last_seq: Seq,
     /// The log, where it is the test's: batches, each with the writes in it.
     log: Option<Vec<Vec<Written>>>,
+    mapped_reads: bool,
 }
 
 /// The tree with the number of the last batch that was applied, where the log is the test's.
@@ -219,6 +220,7 @@ impl Test {
             compacted: false,
             last_seq: 0,
             log: (log == LogMode::External).then(Vec::new),
+            mapped_reads: is_mapped(seed),
         };
         test.reopen();
         if test.log.is_some() {
@@ -254,6 +256,7 @@ impl Test {
                 Some(_) => LogMode::External,
                 None => LogMode::Own,
             },
+            mapped_reads: self.mapped_reads,
             ..small(Arc::new(self.fs.clone()))
         };
         let group = Group::open(Path::new(DIR), options, self.trees.clone(), true);

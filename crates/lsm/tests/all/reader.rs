@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use crate::common::{DIR, Doing, bytes, seeds, small};
+use crate::common::{DIR, Doing, bytes, is_mapped, seeds, small};
 use esker_lsm::fs::Fs;
 use esker_lsm::fs::disk::Disk;
 use esker_lsm::{
@@ -37,6 +37,15 @@ pub(crate) fn write_to(fs: &Memory) -> Group {
 
 pub(crate) fn read_from(fs: Arc<dyn Fs>) -> esker_lsm::Result<Group> {
     Group::open_reader(Path::new(DIR), small(fs), Arc::new(PlainTrees))
+}
+
+/// A reader that maps tables or does not: the writer removes them beside it.
+fn reader_of(fs: &Memory, seed: u64) -> Group {
+    let options = Options {
+        mapped_reads: is_mapped(seed),
+        ..small(Arc::new(fs.clone()))
+    };
+    Group::open_reader(Path::new(DIR), options, Arc::new(PlainTrees)).unwrap()
 }
 
 fn reader(fs: &Memory) -> Group {
@@ -398,7 +407,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                     drop(writer);
                     (readers, fs) = (Vec::new(), left);
                     if rng.bool() {
-                        let reader = Arc::new(reader(&fs));
+                        let reader = Arc::new(reader_of(&fs, seed));
                         let tail = reader.tail(reader.position()).unwrap();
                         readers.push((reader, tail, Vec::new()));
                     }
@@ -407,7 +416,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                     written.retain(|(seq, _)| *seq <= now);
                 }
                 18 => {
-                    let reader = Arc::new(reader(&fs));
+                    let reader = Arc::new(reader_of(&fs, seed));
                     let tail = reader.tail(reader.position()).unwrap();
                     readers.push((reader, tail, Vec::new()));
                 }

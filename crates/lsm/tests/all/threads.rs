@@ -40,9 +40,11 @@ impl TreeProvider for Trees {
     }
 }
 
+/// On a disk tables are mapped: others are removed meanwhile, while they are read.
 fn open(dir: &Path, fs: Arc<dyn Fs>) -> Group {
     let options = Options {
         background: true,
+        mapped_reads: dir != Path::new(DIR),
         ..small(fs)
     };
     Group::open(dir, options, Arc::new(Trees), true).unwrap()

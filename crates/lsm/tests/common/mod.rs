@@ -22,6 +22,16 @@ pub(crate) fn chosen(seed: u64, total: u64) -> impl Iterator<Item = u64> {
 pub(crate) mod crowd;
 pub(crate) mod toy;
 
+/// True where the store of a seed is read through maps of its tables: every other one, and all
+/// stores of all tests with `ESKER_MAPPED=1`.
+pub(crate) fn is_mapped(seed: u64) -> bool {
+    seed % 2 == 1 || all_are_mapped()
+}
+
+fn all_are_mapped() -> bool {
+    std::env::var_os("ESKER_MAPPED").is_some()
+}
+
 /// The folder of in-memory stores.
 pub(crate) const DIR: &str = "/store";
 
@@ -35,6 +45,7 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
         background: false,
         // With two trees or more, small tables always share files.
         share_from: 1,
+        mapped_reads: all_are_mapped(),
         ..Options::default()
     }
 }

@@ -87,6 +87,28 @@ impl Options {
         self
     }
 
+    /// Compress tables with LZ4. Default true. Tables of both kinds can be read.
+    #[must_use]
+    pub fn compress(mut self, compress: bool) -> Options {
+        self.engine.compress = compress;
+        self
+    }
+
+    /// Read tables through maps of their files (`mmap`), for data that fits into memory: a block
+    /// that is stored without compression is used where the page cache has it, without a copy, a
+    /// system call, or memory of the budget. So it gains most with [`Options::compress`] of false.
+    /// Default false.
+    ///
+    /// **An I/O error of a mapped file ends the process**: it is SIGBUS at the access, not an error
+    /// of the read, and so is a file that another program truncates. [`esker_lsm::Options`]
+    /// (`mapped_reads`) says what else it means, and which files are read nevertheless: those of
+    /// other systems than Linux, of network file systems, and those read past the page cache.
+    #[must_use]
+    pub fn mapped_reads(mut self, mapped: bool) -> Options {
+        self.engine.mapped_reads = mapped;
+        self
+    }
+
     /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls
     /// that make such work necessary do it, and runs are deterministic.
     #[must_use]

@@ -52,6 +52,11 @@ impl Settings {
         }
     }
 
+    /// Whether tables are read through maps of their files: half of the stores.
+    pub(crate) fn mapped_reads(self) -> bool {
+        self.lock != self.piece_bytes.is_some()
+    }
+
     pub(crate) fn bitmap_merges(self) -> BitmapMerges {
         if self.lock {
             BitmapMerges::Lock

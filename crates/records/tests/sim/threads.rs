@@ -105,6 +105,7 @@ fn options(memory: &Memory, clock: &Clock, rng: &mut fastrand::Rng) -> Options {
             engine.bitmap_slack = [0, 16 << 10][rng.usize(0..2)];
             engine.compaction_threads = rng.usize(1..5);
             engine.piece_bytes = [None, Some(1 << 10), Some(8 << 10)][rng.usize(0..3)];
+            engine.mapped_reads = engine.bitmap_slack == 0;
         })
         .durability([Durability::Os, Durability::Sync][rng.usize(0..2)])
 }

@@ -175,6 +175,7 @@ impl Store {
                 engine.share_from = self.settings.share_from();
                 engine.bitmap_slack = self.settings.bitmap_slack();
                 engine.piece_bytes = self.settings.piece_bytes;
+                engine.mapped_reads = self.settings.mapped_reads();
             })
             .operations_per_choice(self.settings.choose_every)
     }

@@ -265,6 +265,11 @@ fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
         ("memory_cache_bytes", "The block cache", memory.cache_bytes),
         ("memory_memtable_bytes", "Memtables", memory.memtable_bytes),
         (
+            "memory_mapped_bytes",
+            "Mapped tables, apart from the budget",
+            memory.mapped_bytes as usize,
+        ),
+        (
             "memory_waiting",
             "Loans of memory that wait",
             memory.waiting,

@@ -26,9 +26,17 @@ fn small_options() -> TableOptions {
     }
 }
 
-/// Makes all reads of the table: each is right or a typed error. Returns whether all were right.
+/// Makes all reads of the table, from the file and from a map of it: each is right or a typed error.
+/// Returns whether all were right.
 fn ask_everything(files: &Files, meta: &TableMeta, entries: &[Entry]) -> bool {
-    let table = match open(files, meta, 1 << 20) {
+    let read = ask_everything_of(open(files, meta, 1 << 20), entries);
+    let mapped = ask_everything_of(open_mapped(files, meta, 1 << 20), entries);
+    assert_eq!(read, mapped);
+    read
+}
+
+fn ask_everything_of(opened: Result<Arc<Table>>, entries: &[Entry]) -> bool {
+    let table = match opened {
         Ok(table) => table,
         Err(e) => return !typed(&e),
     };

@@ -3,15 +3,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use esker_sim::map::{Map, Source};
 use parking_lot::Mutex;
 
-use crate::fs::{Fs, Lock, ReadFile, WriteFile};
+use crate::fs::{Fs, Lock, Mapped, ReadFile, WriteFile};
 
 /// Files in memory, whose bytes a test may change.
 #[derive(Default)]
 pub(super) struct Files(pub(super) Mutex<HashMap<PathBuf, Arc<Mutex<Vec<u8>>>>>);
 
+#[derive(Clone)]
 struct File(Arc<Mutex<Vec<u8>>>);
+
+impl Source for File {
+    fn with(&self, see: &mut dyn FnMut(&[u8])) {
+        see(&self.0.lock());
+    }
+}
 
 impl WriteFile for File {
     fn append(&self, data: &[u8]) -> io::Result<()> {
@@ -39,6 +47,9 @@ impl ReadFile for File {
     }
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.lock().len() as u64)
+    }
+    fn map(&self) -> Option<Arc<dyn Mapped>> {
+        Some(Arc::new(Map::new(Arc::new(self.clone()))))
     }
 }
 
