@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use esker::request::Aggregation;
+use esker::request::{Aggregate, Aggregation};
 
-use super::query::{conditions, note_what_a_scan_read, notes, paths};
-use super::{fields, plan};
+use super::fields::Queried;
+use super::plan;
+use super::query::{conditions, note_what_a_scan_read, paths};
 use crate::args::{AggregateArgs, RowsArgs};
 use crate::failure::{Failure, Outcome};
 use crate::rows::Rows;
@@ -45,16 +46,17 @@ pub(crate) fn aggregate(args: &AggregateArgs, memory: usize) -> Result<Outcome, 
     }
     rows.finish()?;
     let plan = visited?;
-    notes(&plan);
+    plan::notes(args.explain, &plan);
     note_what_a_scan_read(&plan, None);
-    let is_empty = plan.steps.answers == 0;
+    let answers = plan.steps.answers;
     plan::explain(args.explain, || plan);
-    let mut queried = paths(&conditions);
-    queried.extend(aggregation.by.iter().map(|by| by.path.clone()));
-    if is_empty {
-        fields::note_unknown(&*dataset, &queried, &conditions)?;
-    } else {
-        fields::note_mistakes(&*dataset, &queried, &conditions)?;
-    }
+    let by = aggregation.by.iter().map(|by| by.path.clone());
+    let of = aggregation.aggregates.iter().filter_map(Aggregate::path);
+    let queried = Queried {
+        conditions: &conditions,
+        tested: paths(&conditions),
+        others: by.chain(of.cloned()).collect(),
+    };
+    queried.note(&*dataset, Outcome::found(answers))?;
     Ok(Outcome::found(rows.written()))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use esker::schema::{Fields, JsonTypes};
-use esker::{DatasetDef, Expr, Operand, Path, Predicate};
+use esker::{DatasetDef, Expr, KeyType, Operand, Path, Predicate};
 use esker_store::Records;
 use serde_json::Value;
 
@@ -154,8 +154,10 @@ fn note_by_statistics(
         }
     }
     for (path, predicate) in conditions.iter().flat_map(Expr::tests) {
-        if queried.contains(&path) {
-            note_texts(path, predicate, &fields);
+        let types = fields.types_at(path).without(JsonTypes::NULL);
+        let are_numbers = !types.is_empty() && types.without(JsonTypes::NUMBER).is_empty();
+        if are_numbers && queried.contains(&path) {
+            note_texts(path, predicate);
         }
     }
     Ok(Some(()))
@@ -180,12 +182,8 @@ fn note_only_objects(path: &Path, fields: &Fields) {
     }
 }
 
-/// Notes a comparison with text where all values are numbers.
-fn note_texts(path: &Path, predicate: &Predicate, fields: &Fields) {
-    let types = fields.types_at(path).without(JsonTypes::NULL);
-    if types.is_empty() || !types.without(JsonTypes::NUMBER).is_empty() {
-        return;
-    }
+/// Notes a comparison with text of a field whose values are all numbers.
+fn note_texts(path: &Path, predicate: &Predicate) {
     for operand in predicate.operands() {
         let Some(text) = operand.as_text() else {
             continue;
@@ -203,23 +201,67 @@ fn note_texts(path: &Path, predicate: &Predicate, fields: &Fields) {
     }
 }
 
-/// After an answer with records to conditions of which some may be mistaken: notes what the
-/// statistics of the dataset say, and reads nothing else.
-pub(super) fn note_mistakes(
-    dataset: &dyn Records,
-    queried: &[Path],
-    conditions: &[Expr],
-) -> Result<(), Failure> {
-    // Of a record that was found each test is true.
-    if conditions.iter().all(Expr::needs_all_tests) {
-        return Ok(());
+/// What a query names.
+pub(super) struct Queried<'q> {
+    pub(super) conditions: &'q [Expr],
+    /// The fields that each record in the answer has, as far as the conditions need all their
+    /// tests.
+    pub(super) tested: Vec<Path>,
+    /// Fields that records need not have: those of an order, of groups, of aggregates.
+    pub(super) others: Vec<Path>,
+}
+
+impl Queried<'_> {
+    /// Notes fields that no record has, with suggestions, and comparisons that no value meets.
+    pub(super) fn note(&self, dataset: &dyn Records, found: Outcome) -> Result<(), Failure> {
+        match found {
+            Outcome::NotFound => {
+                let all = self.with_others(&self.tested);
+                note_unknown(dataset, &all, self.conditions)
+            }
+            _ => self.note_mistakes(dataset),
+        }
     }
-    let def = dataset.def();
-    let queried = undeclared(&def, queried);
-    if !queried.is_empty() {
-        note_by_statistics(dataset, &queried, conditions)?;
+
+    /// Some fields and the others, each once.
+    fn with_others(&self, some: &[Path]) -> Vec<Path> {
+        let mut all: Vec<Path> = some.iter().chain(&self.others).cloned().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
-    Ok(())
+
+    /// After an answer with records: notes what the statistics of the dataset say, and reads
+    /// nothing else.
+    fn note_mistakes(&self, dataset: &dyn Records) -> Result<(), Failure> {
+        // Of a record that was found each test is true.
+        let (tested, conditions) = if self.conditions.iter().all(Expr::needs_all_tests) {
+            (&[][..], &[][..])
+        } else {
+            (self.tested.as_slice(), self.conditions)
+        };
+        let def = dataset.def();
+        note_key(&def, conditions);
+        let all = self.with_others(tested);
+        let queried = undeclared(&def, &all);
+        if !queried.is_empty() {
+            note_by_statistics(dataset, &queried, conditions)?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes comparisons of a key of whole numbers with text. A declared key has refused them.
+fn note_key(def: &DatasetDef, conditions: &[Expr]) {
+    let is_declared = def.indexes.iter().any(|index| index.path == def.key);
+    if def.key_type != KeyType::Int || is_declared {
+        return;
+    }
+    for (path, predicate) in conditions.iter().flat_map(Expr::tests) {
+        if *path == def.key {
+            note_texts(path, predicate);
+        }
+    }
 }
 
 /// The paths that are not declared: a declared one is known, and its values have its type.
@@ -236,6 +278,7 @@ pub(super) fn note_unknown(
     conditions: &[Expr],
 ) -> Result<(), Failure> {
     let def = dataset.def();
+    note_key(&def, conditions);
     let queried = undeclared(&def, queried);
     if queried.is_empty() {
         return Ok(());

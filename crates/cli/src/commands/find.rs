@@ -2,8 +2,9 @@
 
 use esker::Order;
 
+use super::fields::Queried;
 use super::latest;
-use super::query::{answer, conditions, explained, filtered, paths, placed};
+use super::query::{answer, conditions, filtered, ordered_by, paths, placed};
 use crate::args::FindArgs;
 use crate::failure::{Failure, Outcome};
 use crate::store::{dataset_at, open_to_read};
@@ -22,11 +23,16 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
         latest: &args.latest,
         counts: args.count,
     };
-    let mut queried = paths(&conditions);
-    queried.extend(latest::paths(&args.latest));
+    let latest = latest::paths(&args.latest);
+    let queried = Queried {
+        conditions: &conditions,
+        tested: paths(&conditions).into_iter().chain(latest).collect(),
+        others: ordered_by(&request.order),
+    };
     let found = match latest::answer(&*dataset, &request, &asked, &args.answer.query)? {
         Some(found) => found,
         None => answer(&*dataset, request, &args.answer.query)?,
     };
-    explained(found, &*dataset, &queried, &conditions)
+    queried.note(&*dataset, found)?;
+    Ok(found)
 }

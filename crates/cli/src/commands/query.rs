@@ -8,7 +8,8 @@ use esker::{
 };
 use esker_store::Records;
 
-use super::{fields, plan};
+use super::fields::Queried;
+use super::plan;
 use crate::args::{AnswerArgs, CountArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
@@ -37,8 +38,14 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
     let request = placed(Request::of(condition.clone()), &args.answer);
+    let queried = Queried {
+        conditions: &[condition],
+        tested: vec![path],
+        others: ordered_by(&request.order),
+    };
     let found = answer(&*dataset, request, &args.answer.query)?;
-    explained(found, &*dataset, &[path], &[condition])
+    queried.note(&*dataset, found)?;
+    Ok(found)
 }
 
 /// `esker range DIR DATASET PATH LO HI`
@@ -48,22 +55,20 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let dataset = dataset_at(&*db, &args.dataset, at)?;
     let request = between(&*dataset, &args.path, &args.lo, &args.hi)?;
     let request = placed(request, &args.answer);
+    let queried = Queried {
+        conditions: &[],
+        tested: vec![path(&args.path)?],
+        others: ordered_by(&request.order),
+    };
     let found = answer(&*dataset, request, &args.answer.query)?;
-    explained(found, &*dataset, &[path(&args.path)?], &[])
+    queried.note(&*dataset, found)?;
+    Ok(found)
 }
 
-/// Notes queried paths that no record has, with suggestions, and comparisons that no value meets.
-pub(super) fn explained(
-    found: Outcome,
-    dataset: &dyn Records,
-    queried: &[Path],
-    conditions: &[Expr],
-) -> Result<Outcome, Failure> {
-    match found {
-        Outcome::NotFound => fields::note_unknown(dataset, queried, conditions)?,
-        _ => fields::note_mistakes(dataset, queried, conditions)?,
-    }
-    Ok(found)
+/// The fields of an order.
+pub(super) fn ordered_by(order: &Order) -> Vec<Path> {
+    let fields = order.fields().iter();
+    fields.map(|field| field.path.clone()).collect()
 }
 
 /// `esker scan DIR DATASET`
@@ -101,23 +106,25 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
     let conditions = conditions(&args.conditions)?;
-    let (request, queried) = match (&args.path, &args.lo, &args.hi) {
+    let (request, tested) = match (&args.path, &args.lo, &args.hi) {
         (Some(field), Some(lo), Some(hi)) => {
             (between(&*dataset, field, lo, hi)?, vec![path(field)?])
         }
         _ => (filtered(&conditions), paths(&conditions)),
     };
     let (count, plan) = dataset.count(&request)?;
-    notes(&plan);
+    plan::notes(args.explain, &plan);
     note_what_a_scan_read(&plan, None);
     plan::explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
     output.finish()?;
-    match count {
-        0 => fields::note_unknown(&*dataset, &queried, &conditions)?,
-        _ => fields::note_mistakes(&*dataset, &queried, &conditions)?,
-    }
+    let queried = Queried {
+        conditions: &conditions,
+        tested,
+        others: Vec::new(),
+    };
+    queried.note(&*dataset, Outcome::found(count))?;
     Ok(Outcome::Done)
 }
 
@@ -206,11 +213,15 @@ pub(super) fn answer(
             "--after needs another order than any".to_string(),
         ));
     }
+    // Whether an index gives the first rows of an order is known only when it was read.
+    let notes_first = !request.order.is_sorted();
     if args.keys_only {
         let mut output = Output::new();
         let mut printed = 0;
         let mut keys = dataset.keys(&request)?;
-        notes(&keys.explain());
+        if notes_first {
+            plan::notes(args.explain, &keys.explain());
+        }
         for key in keys.by_ref() {
             match key {
                 Ok(key) => output.line(key)?,
@@ -222,6 +233,9 @@ pub(super) fn answer(
             printed += 1;
         }
         output.finish()?;
+        if !notes_first {
+            plan::notes(args.explain, &keys.explain());
+        }
         note_what_a_scan_read(&keys.explain(), Some(&request));
         note_next_page(keys.token(), printed, &request);
         plan::explain(args.explain, || keys.explain());
@@ -233,8 +247,13 @@ pub(super) fn answer(
     }
     let mut rows = Rows::new(&args.rows);
     let mut answer = dataset.find(&request)?;
-    notes(&answer.explain());
+    if notes_first {
+        plan::notes(args.explain, &answer.explain());
+    }
     let printed = print(answer.by_ref(), &mut rows)?;
+    if !notes_first {
+        plan::notes(args.explain, &answer.explain());
+    }
     note_what_a_scan_read(&answer.explain(), Some(&request));
     note_next_page(answer.token(), printed, &request);
     plan::explain(args.explain, || answer.explain());
@@ -290,20 +309,13 @@ fn visit(dataset: &dyn Records, request: &Request, args: &QueryArgs) -> Result<O
     // Prints the records found before a failure, too.
     rows.finish()?;
     let plan = visited?;
-    notes(&plan);
+    plan::notes(args.explain, &plan);
     note_what_a_scan_read(&plan, Some(request));
     // In the order of keys, the place of a record is its key.
     let token = last.map(|key| PageToken::Row(key.as_bytes().to_vec()));
     note_next_page(token, rows.written(), request);
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(rows.written()))
-}
-
-/// Prints the notes of a query.
-pub(super) fn notes(plan: &Explain) {
-    for text in &plan.notes {
-        note(format_args!("note: {text}"));
-    }
 }
 
 /// Prints records, including those before a failure, and returns their number.

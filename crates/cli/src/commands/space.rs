@@ -4,8 +4,8 @@ use esker::space::{CellCount, Neighbour};
 use esker::{AreaExpr, Explain, Order, Path, Request, Type, field};
 use esker_store::Records;
 
-use super::fields::note_unknown;
-use super::query::{answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths};
+use super::fields::{Queried, note_unknown};
+use super::query::{answer, conditions, filtered, note_what_a_scan_read, paths};
 use super::{latest, plan};
 use crate::args::{AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
@@ -53,7 +53,13 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         Some(found) => found,
         None => ordered(&*dataset, request, &area, args)?,
     };
-    explained(found, &*dataset, &queried, &conditions)
+    let queried = Queried {
+        conditions: &conditions,
+        tested: queried,
+        others: Vec::new(),
+    };
+    queried.note(&*dataset, found)?;
+    Ok(found)
 }
 
 /// `esker near DIR DATASET PATH LON,LAT --k N [--max METRES]`
@@ -75,7 +81,13 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let found = neighbours(&near, plan, &args.query)?;
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
-    explained(found, &*dataset, &queried, &conditions)
+    let queried = Queried {
+        conditions: &conditions,
+        tested: queried,
+        others: Vec::new(),
+    };
+    queried.note(&*dataset, found)?;
+    Ok(found)
 }
 
 /// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
@@ -110,7 +122,7 @@ fn count(
     request.limit = args.query.limit;
     request.validation = args.query.validation;
     let (count, plan) = dataset.count(&request)?;
-    notes(&plan);
+    plan::notes(args.query.explain, &plan);
     note_what_a_scan_read(&plan, None);
     plan::explain(args.query.explain, || plan);
     let mut output = Output::new();

@@ -630,7 +630,11 @@ fn help_and_plans_say_what_a_user_types() {
     let run = room
         .run("find", &["n > 3 and kind = a", "--explain=text"])
         .expect(0);
-    assert!(run.stderr.contains("expected of n > 3: "), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("expected of n > 3 in the index of n: "),
+        "{}",
+        run.stderr
+    );
     assert!(!run.stderr.contains("int("), "{}", run.stderr);
 }
 

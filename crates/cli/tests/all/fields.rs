@@ -125,6 +125,22 @@ pub(crate) fn conditions_that_cannot_hold_are_noted() {
             1,
             "`user` holds objects: did you mean `user.name`?",
         ),
+        // The key has its type, too.
+        (
+            "id = ann",
+            1,
+            "all values of `id` are numbers, and `ann` is text",
+        ),
+        (
+            "id = \"1\"",
+            1,
+            "and \"1\" in quotes is text: write it without quotes",
+        ),
+        (
+            "ms = 12 or id in (3, bob)",
+            0,
+            "all values of `id` are numbers, and `bob` is text",
+        ),
     ] {
         let run = store.run("find", &["visits", condition]).expect(code);
         assert!(run.stderr.contains(noted), "{condition}: {}", run.stderr);
@@ -141,6 +157,9 @@ pub(crate) fn conditions_that_cannot_hold_are_noted() {
         "tags = new",
         "name = x or ms = 40",
         "not note exists",
+        "id = 1",
+        "id in (1, 77)",
+        "id > 100 or ms = 12",
     ] {
         let run = store.run("find", &["visits", condition]);
         let said = run
@@ -149,6 +168,57 @@ pub(crate) fn conditions_that_cannot_hold_are_noted() {
             .replace("note: the scan", "");
         assert!(!said.contains("note: "), "{condition}: {said}");
     }
+}
+
+#[test]
+pub(crate) fn an_order_by_no_field_or_in_no_direction_is_noted() {
+    let store = Store::new();
+    let noted = "no record has the field `usr.name`: did you mean `user.name`?";
+    for asked in [
+        &["find", "--order", "usr.name"][..],
+        &["find", "--order", "ms:desc,usr.name:asc", "--limit", "1"],
+        &["find", "ms > 3", "--order", "usr.name", "--keys-only"],
+        &["lookup", "ms", "12", "--order", "usr.name"],
+        &["aggregate", "count", "--by", "usr.name"],
+        &["aggregate", "max(usr.name)"],
+    ] {
+        let (verb, rest) = asked.split_first().unwrap();
+        let run = store.run(verb, &[&["visits"], rest].concat()).expect(0);
+        assert_eq!(
+            run.stderr.matches(noted).count(),
+            1,
+            "{asked:?}: {}",
+            run.stderr
+        );
+    }
+    // Also beside an answer without records.
+    for condition in ["ms > 100", "usr.name = ann"] {
+        let asked = ["visits", condition, "--order", "usr.name"];
+        let run = store.run("find", &asked).expect(1);
+        assert_eq!(run.stderr.matches(noted).count(), 1, "{}", run.stderr);
+    }
+    for order in ["ms", "name", "user.name:desc", "tags", "key", "newest"] {
+        let run = store.run("find", &["visits", "--order", order]).expect(0);
+        assert_eq!(run.stderr, "", "{order}");
+    }
+    for (verb, order) in [
+        ("find", "user.name:up"),
+        ("find", "ms:desc,user.name:up"),
+        ("aggregate", "count:up"),
+    ] {
+        let mut args = vec!["visits", "--order", order];
+        if verb == "aggregate" {
+            args.insert(1, "count");
+        }
+        let run = store.run(verb, &args).expect(2);
+        let said = "`up` is no direction: use `asc` or `desc`";
+        assert!(run.stderr.contains(said), "{order}: {}", run.stderr);
+    }
+    // Such a field is named with a backslash.
+    store.fed("put", &["visits"], "{\"id\": 9, \"user:up\": 1}\n");
+    let asked = ["visits", "--order", r"user\:up"];
+    let run = store.run("find", &asked).expect(0);
+    assert_eq!((run.ids()[0], run.stderr.as_str()), (9, ""));
 }
 
 /// Runs a command with a terminal of so many columns as its standard output.

@@ -32,6 +32,13 @@ impl Loaded {
         Loaded { store, _dir: dir }
     }
 
+    /// Loads further records.
+    fn load(&self, lines: &str) {
+        let file = format!("{}.more", self.store);
+        std::fs::write(&file, lines).unwrap();
+        self.ask(&["load", &file]).expect(0);
+    }
+
     fn ask(&self, args: &[&str]) -> Run {
         let (verb, rest) = args.split_first().unwrap();
         esker(&[&[verb, self.store.as_str(), "d"][..], rest].concat())
@@ -86,6 +93,45 @@ pub(crate) fn answers_are_sorted_by_fields() {
             .stderr
             .contains("a field name is empty")
     );
+}
+
+#[test]
+fn a_plan_names_the_index_of_an_order_and_each_note_once() {
+    let store = Loaded::with(&["id:composite:int", "user:recent"]);
+    let lines: Vec<String> = (6..500)
+        .map(|id| format!(r#"{{"id":{id},"n":{}}}"#, id % 7))
+        .collect();
+    store.load(&lines.join("\n"));
+    for (condition, form) in [("id exists", ""), ("n >= 0", ""), ("n >= 0", "=text")] {
+        let explain = format!("--explain{form}");
+        let asked = [
+            "find", condition, "--order", "id:desc", "--limit", "2", &explain,
+        ];
+        let run = store.ask(&asked).expect(0);
+        assert_eq!(run.ids(), [499, 498]);
+        let plan = run.stderr.as_str();
+        assert!(!plan.contains("scan"), "{condition}: {plan}");
+        let shown = match form {
+            "" => "\"order\": \"id:desc\"",
+            _ => "composite index of id in the order id:desc: all values\n",
+        };
+        assert!(plan.contains(shown), "{condition}: {plan}");
+    }
+    // Each note of a plan in text is printed once.
+    for asked in [
+        &["find", "n = 3"][..],
+        &["find", "n = 3", "--order", "n", "--keys-only"],
+        &["count", "--where", "n = 3"],
+        &["aggregate", "count", "n = 3"],
+    ] {
+        let run = store.ask(&[asked, &["--explain=text"]].concat()).expect(0);
+        let notes = run.stderr.matches("note: no index on `n`").count();
+        assert_eq!(notes, 1, "{asked:?}: {}", run.stderr);
+        // Without a plan they are printed, too.
+        let run = store.ask(asked).expect(0);
+        let notes = run.stderr.matches("note: no index on `n`").count();
+        assert_eq!(notes, 1, "{asked:?}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ with_served! {
     repair:
         the_strategy_is_changed_and_keys_come_without_records;
     fields:
+        an_order_by_no_field_or_in_no_direction_is_noted,
         fields_are_listed_with_their_types,
         conditions_that_cannot_hold_are_noted;
     edges:

@@ -1,16 +1,19 @@
 //! About how much lies between two keys of a tree: from block indexes and, where these leave it
-//! open, one data block.
+//! open, a few data blocks.
 //!
 //! An index knows the entries and the bytes of each block. Blocks that lie in the range from end to
 //! end are counted by them; how much of a block is in the range in which it begins or ends, its
 //! keys tell if they lie evenly. Where most of what may be there lies in such blocks (a rare value
 //! is in a part of one block), the one of the largest run is read: what it has, the other runs have
-//! in proportion to their sizes. In a tree of lists an entry stands for many units; what bytes a
-//! unit takes, the block shows, too.
+//! in proportion to their sizes. If that is little beside what the blocks of other runs could have
+//! (a value that is new), one of these is read as well. In a tree of lists an entry stands for many
+//! units; what bytes a unit takes, the block shows, too.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+pub use super::shares::{PartBefore, Sought};
+use super::shares::{Share, share_of};
 use super::{Component, Snapshot};
 use crate::batch::TreeId;
 use crate::cost::Cost;
@@ -18,8 +21,8 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, Timed};
 use crate::error::Result;
 use crate::memtable::Memtable;
-use crate::table::{Amount, BlockHint, Edge, Table, TableMeta, part_before};
-use crate::version::{Run, TableFile};
+use crate::table::{Amount, BlockHint, Edge, Table};
+use crate::version::TableFile;
 
 /// So few are as good as none.
 const FEW: f64 = 10.0;
@@ -43,6 +46,10 @@ const LEAST_ADDED: f64 = 0.5;
 /// The same of a value that a large run does not have, and the most that is expected of it.
 const SHARE_OF_UNSEEN: f64 = 1.0 / 32.0;
 const MOST_UNSEEN: f64 = 25.0;
+
+/// A further run is looked into if the blocks of the others at the ends of the range have this many
+/// times the units that are estimated of all runs.
+const UNCLEAR: f64 = 8.0;
 
 /// Units of which a mean is taken.
 const MEAN_OF: u64 = 8;
@@ -95,25 +102,6 @@ impl Count for Entries {
     }
 }
 
-/// Tells what share of something lies before a key.
-pub type PartBefore<'a> = dyn Fn(&[u8]) -> Result<f64> + 'a;
-
-/// What is sought.
-#[derive(Clone, Copy)]
-pub struct Sought<'a> {
-    /// The first key.
-    pub lo: &'a [u8],
-    /// The key behind the last one.
-    pub hi: Option<&'a [u8]>,
-    /// The only key, where it is one: key filters are asked for it.
-    pub key: Option<&'a [u8]>,
-    /// What share of it lies before a key, where that is known better than from how keys lie
-    /// between the ends.
-    pub part: Option<&'a PartBefore<'a>>,
-    /// True when what is sought has one value: then how keys lie around it tells nothing.
-    pub is_one: bool,
-}
-
 /// How many data blocks may be read, and what those that were read have shown.
 #[derive(Debug, Default)]
 pub struct Looks {
@@ -149,23 +137,6 @@ impl Looks {
     }
 }
 
-/// What a run has of the range.
-struct Share {
-    whole: Amount,
-    edges: Vec<(Arc<Table>, Edge)>,
-    first: Option<(Arc<Table>, BlockHint)>,
-    split: Option<f64>,
-    /// Bytes of the run's files.
-    mass: f64,
-    /// The share of its entries that are not deletes.
-    puts: f64,
-    since: Seq,
-    /// The writes that made it, less those that older runs have.
-    writes: f64,
-    /// The share of units that count, where the run was not looked into.
-    counted: f64,
-}
-
 /// What units take in a list, and an entry besides.
 #[derive(Clone, Copy)]
 struct Model {
@@ -193,6 +164,14 @@ struct Seen {
     entries: u64,
     block: Units,
     inside: Units,
+}
+
+/// The units of a run of which a block was read.
+struct Known {
+    at: usize,
+    units: f64,
+    /// How much it may have beside another run.
+    weight: f64,
 }
 
 impl Seen {
@@ -309,25 +288,80 @@ impl Estimate<'_> {
             }
         }
         self.weigh_parts(seen.as_ref(), largest);
-        let known = match (largest.and_then(|at| self.shares.get(at)), &seen) {
-            (Some(share), Some(seen)) => Some((self.of_seen(share, seen), self.weight(share))),
-            _ => None,
-        };
+        let mut known = Vec::new();
+        if let (Some(at), Some(seen)) = (largest, &seen) {
+            known.extend(self.known(at, seen));
+        }
+        let mut estimated = self.sum(&known);
+        while let Some(at) = self.unclear(&known, estimated)
+            && let Some(share) = self.shares.get(at)
+            && let Some(seen) = self.read_block(share)?
+        {
+            known.extend(self.known(at, &seen));
+            estimated = self.sum(&known);
+        }
+        Ok(estimated)
+    }
+
+    /// What a block shows of the run at a place.
+    fn known(&self, at: usize, seen: &Seen) -> Option<Known> {
+        let share = self.shares.get(at)?;
+        Some(Known {
+            at,
+            units: self.of_seen(share, seen),
+            weight: self.weight(share).max(1.0),
+        })
+    }
+
+    /// The units of all runs: those of the known ones, and of the others as the one that is nearest
+    /// to them in size.
+    fn sum(&self, known: &[Known]) -> f64 {
         let (mut sum, mut unseen) = (0.0, 0.0);
         for (at, share) in self.shares.iter().enumerate() {
+            if let Some(of_this) = known.iter().find(|known| known.at == at) {
+                sum += of_this.units;
+                continue;
+            }
+            let weight = self.weight(share).max(1.0);
+            let apart = |known: &Known| (known.weight / weight).max(weight / known.weight);
+            let nearest = known.iter().min_by(|a, b| apart(a).total_cmp(&apart(b)));
             let is_elsewhere = share.whole.entries == 0 && self.sought.is_one;
-            match known {
-                Some((units, _)) if largest == Some(at) => sum += units,
-                // What the largest run does not have may be new, or nowhere.
-                Some((units, _)) if units <= 0.0 && is_elsewhere => {
-                    let edges = share.edges.iter().map(|(_, edge)| edge.amount);
-                    let all: f64 = edges.map(|amount| self.units(share, amount)).sum();
-                    unseen += all * SHARE_OF_UNSEEN;
-                }
-                _ => sum += self.of_unseen(share, known),
+            if nearest.is_some_and(|known| known.units <= 0.0) && is_elsewhere {
+                // What such a run does not have may be new, or nowhere.
+                unseen += self.most(share) * SHARE_OF_UNSEEN;
+            } else {
+                sum += self.of_unseen(share, nearest);
             }
         }
-        Ok(sum + unseen.min(MOST_UNSEEN))
+        sum + unseen.min(MOST_UNSEEN)
+    }
+
+    /// The units of the blocks of a run in which the range begins and ends.
+    fn most(&self, share: &Share) -> f64 {
+        let edges = share.edges.iter().map(|(_, edge)| edge.amount);
+        edges.map(|amount| self.units(share, amount)).sum()
+    }
+
+    /// The next run to look into, if those that were not looked into may have many times what is
+    /// estimated of all: values that are new, or much more frequent than before, are in the runs of
+    /// the latest writes.
+    fn unclear(&self, known: &[Known], estimated: f64) -> Option<usize> {
+        if self.model.is_of_lists || known.is_empty() {
+            return None;
+        }
+        let all = self.shares.iter().enumerate();
+        let open = all.filter(|(at, share)| {
+            share.whole.entries == 0 && known.iter().all(|known| known.at != *at)
+        });
+        let open: Vec<(usize, f64)> = open.map(|(at, share)| (at, self.most(share))).collect();
+        let most: f64 = open.iter().map(|(_, most)| most).sum();
+        if most < UNCLEAR * estimated.max(FEW) {
+            return None;
+        }
+        let largest = open.iter().map(|(_, most)| *most).fold(0.0, f64::max);
+        // The newest comes first.
+        let (at, _) = open.iter().find(|(_, most)| *most >= largest / 2.0)?;
+        Some(*at)
     }
 
     /// How much a run may have beside another one.
@@ -373,6 +407,11 @@ impl Estimate<'_> {
         if !is_open || whole + edges <= FEW || self.looks.is_over() {
             return Ok(None);
         }
+        self.read_block(share)
+    }
+
+    /// Reads a block of a run in which the range begins or ends, if one may still be read.
+    fn read_block(&self, share: &Share) -> Result<Option<Seen>> {
         let by_share = share.edges.iter().enumerate();
         let widest = by_share.max_by(|(_, (_, a)), (_, (_, b))| a.share.total_cmp(&b.share));
         let chosen = match share.split {
@@ -475,8 +514,8 @@ impl Estimate<'_> {
         sum
     }
 
-    /// The units of another run: as those of the largest one, of which these many are known.
-    fn of_unseen(&self, share: &Share, known: Option<(f64, f64)>) -> f64 {
+    /// The units of a run of which no block was read: as those of a known one.
+    fn of_unseen(&self, share: &Share, known: Option<&Known>) -> f64 {
         let whole = self.units(share, share.whole);
         let edges = share.edges.iter().map(|(_, edge)| {
             let all = self.units(share, edge.amount);
@@ -488,112 +527,16 @@ impl Estimate<'_> {
         }
         match known {
             // A large entry, of what may be there: if it is anywhere, it is that.
-            Some((units, _)) if units > 0.0 && is_one_entry(share) => all,
-            Some((units, weight)) => (units * self.weight(share) / weight.max(1.0)).min(all),
+            Some(known) if known.units > 0.0 && share.is_one_entry() => all,
+            Some(known) => (known.units * self.weight(share) / known.weight).min(all),
             None if self.sought.is_one => all * self.looks.share.get().unwrap_or(SHARE_OF_ONE),
             None => even,
         }
     }
 }
 
-/// What share of a range lies before a key and sequence number in it, which two blocks of a table
-/// have between them.
-fn split(sought: Sought<'_>, meta: &TableMeta, key: &[u8], seq: Seq) -> Result<Option<f64>> {
-    if key == sought.lo {
-        if seq == 0 {
-            // Behind all that this key has: everything, or else nothing.
-            return Ok(Some(if sought.key.is_some() { 1.0 } else { 0.0 }));
-        }
-        // Of one key: newest first.
-        let newer = meta.max_seq.saturating_sub(seq) as f64;
-        let all = meta.max_seq.saturating_sub(meta.min_seq).max(1) as f64;
-        return Ok(Some((newer / all).min(1.0)));
-    }
-    match (sought.part, sought.hi) {
-        (Some(part), _) => Ok(Some(part(key)?.clamp(0.0, 1.0))),
-        (None, Some(hi)) => Ok(Some(part_before(sought.lo, hi, key))),
-        (None, None) => Ok(None),
-    }
-}
-
-fn is_one_entry(share: &Share) -> bool {
-    matches!(share.edges.as_slice(), [(_, edge)] if edge.amount.entries == 1)
-}
-
 fn is_of(seen: &Seen, table: &Arc<Table>, edge: &Edge) -> bool {
     Arc::ptr_eq(table, &seen.table) && edge.hint == seen.hint
-}
-
-/// What a run has of the range; `None` when it has nothing.
-fn share_of(
-    run: &Run,
-    sought: Sought<'_>,
-    since: Seq,
-    meets: &dyn Fn(&TableFile) -> bool,
-    cost: &Cost,
-) -> Result<Option<Share>> {
-    let (mut entries, mut deletes) = (0, 0);
-    let (mut min, mut max) = (MAX_SEQ, 0);
-    let mut before: Option<&Arc<TableFile>> = None;
-    let mut share = Share {
-        whole: Amount::default(),
-        edges: Vec::new(),
-        first: None,
-        split: None,
-        mass: run.size() as f64,
-        puts: 1.0,
-        since,
-        writes: 0.0,
-        counted: 1.0,
-    };
-    for file in run.tables.iter() {
-        let meta = file.meta();
-        (min, max) = (min.min(meta.min_seq), max.max(meta.max_seq));
-        let apart = sought.hi.is_some_and(|hi| meta.smallest.as_slice() >= hi);
-        if apart || meta.largest.as_slice() < sought.lo || !meets(file) {
-            continue;
-        }
-        let table = file.table()?;
-        if let Some(key) = sought.key
-            && !table.may_contain(key, cost)?
-        {
-            continue;
-        }
-        let extent = table.extent(sought.lo, sought.hi, cost)?;
-        if extent.is_empty() {
-            continue;
-        }
-        entries += meta.entries;
-        deletes += meta.deletes;
-        share.whole.add(extent.whole);
-        let middle = match (&before, share.edges.len(), extent.edges.len()) {
-            (None, ..) => extent.middle,
-            (Some(before), 1, 1) => Some((before.meta().largest.clone(), 0)),
-            _ => None,
-        };
-        share.split = match middle.filter(|_| share.whole.entries == 0) {
-            Some((key, seq)) => split(sought, meta, &key, seq)?,
-            None => None,
-        };
-        before = Some(file);
-        for edge in extent.edges {
-            // The filter says that the key is there, and there is no other.
-            if sought.key.is_some() && edge.amount.entries == 1 {
-                share.whole.add(edge.amount)
-            } else {
-                share.edges.push((table.clone(), edge));
-            }
-        }
-        if share.first.is_none() {
-            share.first = extent.first.map(|first| (table.clone(), first));
-        }
-    }
-    if share.first.is_none() {
-        return Ok(None);
-    }
-    share.puts = 1.0 - deletes as f64 / entries.max(1) as f64;
-    share.writes = (max.saturating_sub(min.max(since)) + 1) as f64;
-    Ok(Some(share))
 }
 
 fn units_of_memtable(

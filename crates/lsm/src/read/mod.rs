@@ -5,6 +5,7 @@ mod component;
 pub mod estimate;
 mod lens;
 mod scattered;
+mod shares;
 mod snapshot;
 mod source;
 mod tree_cursor;

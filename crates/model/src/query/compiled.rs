@@ -267,8 +267,7 @@ impl Compiled {
             let constraint = self.constraints.get(at)?;
             let attribute = shape.attribute(constraint.attribute)?;
             let field = attribute.fields.iter().position(|field| field == path)?;
-            let (place, range) = (constraint.attribute, constraint.sought_range()?);
-            FieldWalk::new(place, attribute, range, field, declared.ty, is_backward)
+            FieldWalk::new(at, constraint, attribute, field, declared.ty, is_backward)
         })
     }
 

@@ -8,7 +8,7 @@
 
 use std::ops::Bound;
 
-use super::Attribute;
+use super::{Attribute, Constraint};
 use crate::range::{Range, after_prefix};
 use crate::schema::{Type, compound_begin, compound_field, compound_head, compound_tag, several};
 
@@ -109,6 +109,8 @@ pub(super) fn combine(attribute: &Attribute, tests: Vec<Vec<FieldTest>>) -> Opti
 pub struct FieldWalk {
     /// The place of the index in the shape.
     pub attribute: usize,
+    /// The place of the constraint whose range is walked through.
+    pub constraint: usize,
     /// The values, in one direction up to the last one that can match.
     pub range: Range,
     field: usize,
@@ -121,20 +123,20 @@ pub struct FieldWalk {
 }
 
 impl FieldWalk {
-    /// The walk through the values of `attribute`, at this place, that are in the range; `None` if
-    /// they are not in the order of the field.
+    /// The walk through the values of `attribute` that are in the range of its constraint, which is
+    /// at this place; `None` if they are not in the order of the field.
     ///
     /// A record with several values of the field is ordered by the first one that the walk meets,
     /// which may be outside of the range ([`FieldWalk::excluded`]).
     pub(super) fn new(
-        place: usize,
+        at: usize,
+        constraint: &Constraint,
         attribute: &Attribute,
-        range: &Range,
         field: usize,
         ty: Type,
         is_backward: bool,
     ) -> Option<FieldWalk> {
-        let (lo, hi) = range.key_bounds();
+        let (lo, hi) = constraint.sought_range()?.key_bounds();
         let mut begin = compound_head(&lo, field)?.to_vec();
         let end = after_prefix(&begin)?;
         let is_fixed = hi.as_ref().is_some_and(|hi| *hi <= end);
@@ -147,7 +149,8 @@ impl FieldWalk {
         let leaves_out = if is_backward { hi < last } else { lo > first };
         // Records with several values of the first field have no mark.
         (!leaves_out || field > 0).then(|| FieldWalk {
-            attribute: place,
+            attribute: constraint.attribute,
+            constraint: at,
             range: Range::between(
                 Bound::Included(lo.max(first)),
                 Bound::Excluded(hi.min(last)),

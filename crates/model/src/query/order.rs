@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::schema::{IntoPath, Path};
 
 /// The order of an answer. As text `newest`, `oldest`, `any`, `key`, or fields, as in
-/// `delay:desc,dest`; a field of such a name has a direction, as in `key:asc`.
+/// `delay:desc,dest`; a field of such a name has a direction, as in `key:asc`. A colon in a name
+/// has a backslash before it, unless a direction follows.
 ///
 /// # The order of values
 ///
@@ -152,7 +153,8 @@ impl FieldOrder {
     /// here.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a path that is not valid.
+    /// [`Error::BadInput`] for a path that is not valid, and a direction other than `asc` and
+    /// `desc`.
     pub fn parse_list(text: &str) -> Result<Vec<FieldOrder>> {
         split_list(text).map(str::parse::<FieldOrder>).collect()
     }
@@ -172,12 +174,58 @@ impl FromStr for FieldOrder {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<FieldOrder> {
-        let (path, direction) = match text.rsplit_once(':') {
+        let (path, direction) = match split_direction(text) {
             Some((path, "asc")) => (path, Direction::Ascending),
             Some((path, "desc")) => (path, Direction::Descending),
-            _ => (text, Direction::Ascending),
+            Some((path, other)) => {
+                return Err(Error::bad_input(format!(
+                    "`{other}` is no direction: use `asc` or `desc`; a field named `{text}` is `{path}\\:{other}`"
+                )));
+            }
+            None => (text, Direction::Ascending),
         };
         let path = path.trim().parse()?;
         Ok(FieldOrder { path, direction })
+    }
+}
+
+/// The text before and behind its last colon; `None` if that is part of a name: behind a backslash,
+/// or in brackets, as in the column `sum(a:b)`.
+fn split_direction(text: &str) -> Option<(&str, &str)> {
+    let (path, direction) = text.rsplit_once(':')?;
+    let backslashes = path.len() - path.trim_end_matches('\\').len();
+    let is_in_name = !backslashes.is_multiple_of(2) || direction.contains(')');
+    (!is_in_name).then_some((path, direction.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_begins_a_direction_or_is_part_of_a_name() {
+        let read = |text: &str| text.parse::<FieldOrder>().map(|order| order.to_string());
+        for (text, same) in [
+            ("user", "user:asc"),
+            ("user:desc", "user:desc"),
+            ("user: asc", "user:asc"),
+            (r"dc\:title", r"dc\:title:asc"),
+            ("dc:title:desc", r"dc\:title:desc"),
+            ("sum(a:b)", r"sum\(a\:b\):asc"),
+            ("sum(a:b):desc", r"sum\(a\:b\):desc"),
+        ] {
+            assert_eq!(read(text).unwrap(), same, "{text}");
+            assert_eq!(read(same).unwrap(), same);
+        }
+        for (text, word) in [
+            ("user:up", "up"),
+            ("user:DESC", "DESC"),
+            ("user:", ""),
+            ("a,b:dsc", "dsc"),
+        ] {
+            let error = text.parse::<Order>().unwrap_err().to_string();
+            let begin = format!("`{word}` is no direction: use `asc` or `desc`");
+            assert!(error.contains(&begin), "{text}: {error}");
+        }
     }
 }

@@ -285,6 +285,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     }
 
     /// How the query would be answered, without running it: all counts in the explanation are 0.
+    /// Whether an index gives the first rows of an order is known only after the query was run.
     ///
     /// # Errors
     /// As [`Query::run`].

@@ -1,6 +1,6 @@
 //! Estimates how many candidates an index with its own tree has for a range: how many records its
 //! entries represent. The numbers come from the metadata of tables, from samples of keys, and from
-//! at most one data block.
+//! at most three data blocks.
 
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::read::Scattered;
@@ -84,7 +84,7 @@ impl Count for Postings {
 
 impl Lookup<'_> {
     /// Estimates how many entries of the attribute's tree lie between two keys, without deletes.
-    /// Reads metadata, and at most one data block if the metadata is not precise enough for the
+    /// Reads metadata, and at most three data blocks if the metadata is not precise enough for the
     /// plan.
     ///
     /// # Errors

@@ -395,7 +395,7 @@ pub trait IndexType: Send + Sync {
         best: &mut BestCandidates,
     ) -> Result<()>;
     /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most
-    /// one data block.
+    /// three data blocks.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
     /// The estimated cost of reading `expected` candidates of `range`, in about microseconds.

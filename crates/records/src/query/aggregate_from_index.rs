@@ -225,6 +225,7 @@ impl<'a> IndexSource<'a> {
                     index: self.attribute.path.to_string(),
                     kind: self.attribute.kind.to_string(),
                     condition: condition.map_or_else(|| "all values".to_string(), String::clone),
+                    order: None,
                 }),
                 ..ExplainedPlan::default()
             },

@@ -11,8 +11,9 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::{BestCandidates, Lookup, Recency, Window};
 
-/// The number of data blocks that may be read for the estimate of one constraint.
-const BLOCKS_PER_ESTIMATE: u32 = 1;
+/// The number of data blocks that may be read for the estimate of one constraint: more than one
+/// only where the first shows little of what may be there.
+pub(super) const BLOCKS_PER_ESTIMATE: u32 = 3;
 
 /// The work of finding the first entry of a range, in about microseconds.
 const WORK_PER_RANGE: f64 = 20.0;

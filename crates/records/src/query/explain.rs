@@ -151,6 +151,10 @@ pub struct ExplainedIndex {
     pub kind: String,
     /// The condition that it answers.
     pub condition: String,
+    /// The order of a field in which it is read, up to the last row that is wanted, as in
+    /// `at:desc`; `None` if its values have no part in the order of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
 }
 
 /// Indexes whose entries rule each other out.
@@ -169,8 +173,11 @@ pub struct ExplainedCombination {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Alternative {
-    /// `index`, `union`, `combination` or `scan`.
+    /// `index`, `union`, `combination`, `order` (an index in the order of a field) or `scan`.
     pub way: String,
+    /// The paths of the indexes that are read, each once; none for a scan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<String>,
     /// The condition that the candidates meet, or the records that are scanned.
     pub condition: String,
     /// The expected number of candidates whose records are read.
@@ -204,6 +211,8 @@ pub struct Outcome {
 pub struct Compared {
     /// The condition.
     pub condition: String,
+    /// The path of the index that answers it.
+    pub index: String,
     /// The expected number of candidates.
     pub expected: u64,
     /// The actual number of candidates, if the index of this condition was read to its end.
@@ -316,7 +325,11 @@ impl Explain {
     fn fmt_compared(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for compared in &self.plan.compared {
             let (condition, expected) = (&compared.condition, compared.expected);
-            write!(f, "expected of {condition}: {expected} candidates")?;
+            write!(f, "expected of {condition}")?;
+            if !compared.index.is_empty() {
+                write!(f, " in the index of {}", compared.index)?;
+            }
+            write!(f, ": {expected} candidates")?;
             match compared.found {
                 Some(found) => writeln!(f, ", there were {found}")?,
                 None => writeln!(f)?,
@@ -330,8 +343,11 @@ impl Explain {
         let all = &self.plan.alternatives;
         let is_several = |one: &Alternative| one.way == "union" || one.way == "combination";
         for one in all.iter().filter(|_| all.iter().any(is_several)) {
-            let (way, condition, expected) = (&one.way, &one.condition, one.expected);
-            write!(f, "{way}, {condition}: {expected} records expected")?;
+            f.write_str(&one.way)?;
+            if !one.indexes.is_empty() {
+                write!(f, " of {}", one.indexes.join(" and "))?;
+            }
+            write!(f, ", {}: {} records expected", one.condition, one.expected)?;
             if let Some(work) = one.work {
                 write!(f, ", about {work} us")?;
             }
@@ -379,11 +395,11 @@ impl fmt::Display for Explain {
         }
         let combined = plan.combined.iter().flat_map(|combined| &combined.indexes);
         for index in plan.index.iter().chain(&plan.union).chain(combined) {
-            writeln!(
-                f,
-                "{} index of {}: {}",
-                index.kind, index.index, index.condition
-            )?;
+            write!(f, "{} index of {}", index.kind, index.index)?;
+            if let Some(order) = &index.order {
+                write!(f, " in the order {order}")?;
+            }
+            writeln!(f, ": {}", index.condition)?;
         }
         self.fmt_compared(f)?;
         self.fmt_alternatives(f)?;

@@ -122,6 +122,120 @@ fn each_stage_drops_the_candidates_that_it_rejects() {
     assert_eq!((steps.candidates, steps.answers), (3, 3));
 }
 
+/// The explanation of the first rows of an order.
+fn ordered(dataset: &Dataset, condition: &str, order: &str) -> Explain {
+    let query = dataset.find(condition.parse().unwrap());
+    let query = query.order(order.parse().unwrap()).limit(5);
+    let mut answer = query.run().unwrap();
+    assert_eq!(answer.by_ref().count(), 5);
+    answer.explain()
+}
+
+#[test]
+fn rows_in_the_order_of_an_index_name_it() {
+    let dataset = dataset(Maintenance::Deferred);
+    for (condition, order) in [("id >= 0", "b"), ("x = 1", "b:desc")] {
+        let explain = ordered(&dataset, condition, order);
+        assert_eq!(explain.plan.scan, None, "{explain}");
+        let read = explain.plan.index.as_ref().unwrap();
+        let direction = if order == "b" { "b:asc" } else { order };
+        assert_eq!(
+            (read.index.as_str(), read.kind.as_str()),
+            ("b", "composite")
+        );
+        assert_eq!(read.order.as_deref(), Some(direction));
+        let text = explain.to_string();
+        let line = format!("composite index of b in the order {direction}: all values\n");
+        assert!(text.starts_with(&line), "{text}");
+        // The condition without an index is not answered by a scan.
+        let path = "b".parse().unwrap();
+        assert_eq!(explain.notes, [Note::InIndexOrder { path }], "{text}");
+        let json = serde_json::to_string(&explain).unwrap();
+        let same: Explain = serde_json::from_str(&json).unwrap();
+        assert_eq!(same.plan, explain.plan, "{json}");
+    }
+    // So does the condition of the index itself, where the order begins with values that it admits.
+    let read = ordered(&dataset, "b >= 40", "b:desc");
+    assert_eq!(read.notes.len(), 1, "{read}");
+    assert!(read.steps.fetched < 500, "{read}");
+    let sorted = ordered(&dataset, "b >= 40", "b:asc");
+    assert!(
+        sorted.notes.is_empty() && sorted.steps.fetched == 6000,
+        "{sorted}"
+    );
+    // More rows than an index gives in its order are sorted after a scan.
+    let query = dataset.find("x = 1".parse().unwrap());
+    let mut answer = query.order("b".parse().unwrap()).run().unwrap();
+    assert!(answer.by_ref().count() > 3000);
+    let explain = answer.explain();
+    assert!(
+        explain.plan.scan.is_some() && explain.plan.index.is_none(),
+        "{explain}"
+    );
+}
+
+#[test]
+fn alternatives_and_estimates_name_their_indexes() {
+    let options = Options::new().fs(Arc::new(Memory::new())).background(false);
+    let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
+    let int = || Index::composite().of_type(Type::Int);
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("a", int())
+        .index("b", int())
+        .index("b,a", Index::composite().compound());
+    let dataset = db.create_dataset("d", def).unwrap();
+    for id in 0..RECORDS {
+        dataset.put_json(record(id)).unwrap();
+    }
+    db.flush().unwrap();
+    // The index of `b` and the compound index answer the same condition.
+    let explain = explained(&dataset, "b = 3 and d >= 0");
+    let compared = |explain: &Explain| -> Vec<(String, String)> {
+        let all = explain.plan.compared.iter();
+        all.map(|one| (one.condition.clone(), one.index.clone()))
+            .collect()
+    };
+    let pair = |condition: &str, index: &str| (condition.to_string(), index.to_string());
+    assert_eq!(
+        compared(&explain),
+        [pair("b = 3", "b"), pair("b = 3", "b,a")]
+    );
+    let text = explain.to_string();
+    for index in ["b", "b,a"] {
+        let line = format!("expected of b = 3 in the index of {index}: ");
+        assert!(text.contains(&line), "{text}");
+    }
+    let ways = |explain: &Explain| -> Vec<(String, Vec<String>)> {
+        let all = explain.plan.alternatives.iter();
+        all.map(|one| (one.way.clone(), one.indexes.clone()))
+            .collect()
+    };
+    let explain = explained(&dataset, "a = 1 and b in (3, 5)");
+    let ways_of_both = ways(&explain);
+    for (way, indexes) in [
+        ("index", &["a"][..]),
+        ("union", &["b"]),
+        ("union", &["b,a"]),
+        ("scan", &[]),
+    ] {
+        let indexes = indexes.iter().map(ToString::to_string).collect();
+        let way = (way.to_string(), indexes);
+        assert!(ways_of_both.contains(&way), "{explain}: {ways_of_both:?}");
+    }
+    assert!(explain.to_string().contains("union of b,a, "), "{explain}");
+    // Rows in the order of an index are a way of their own, and the one that was chosen.
+    let explain = ordered(&dataset, "a >= 0 and b >= 0", "b");
+    let chosen = explain
+        .plan
+        .alternatives
+        .iter()
+        .filter(|one| one.outcome.is_some());
+    let chosen: Vec<_> = chosen
+        .map(|one| (one.way.as_str(), one.indexes.concat()))
+        .collect();
+    assert_eq!(chosen, [("order", "b".to_string())], "{explain}");
+}
+
 #[test]
 fn a_limit_ends_the_pipeline_early() {
     let dataset = dataset(Maintenance::Deferred);

@@ -74,6 +74,15 @@ pub(super) struct Context {
     pub(super) lookup: LookupOptions,
     pub(super) costs: Costs,
     pub(super) notes: Vec<Note>,
+    /// The index that gave the first rows of an order, in place of the driver.
+    pub(super) in_order: Option<OrderedIndex>,
+}
+
+/// An index that gave the first rows of an order.
+pub(super) struct OrderedIndex {
+    pub(super) index: ExplainedIndex,
+    /// The number of rows that were wanted.
+    pub(super) rows: u64,
 }
 
 /// The driving index of a query that reads one index for one range.
@@ -134,6 +143,7 @@ impl Context {
             lookup,
             costs,
             notes,
+            in_order: None,
             view,
         })
     }
@@ -205,7 +215,13 @@ impl Context {
     }
 
     fn explain_plan(&self) -> ExplainedPlan {
-        let mut plan = ExplainedPlan::default();
+        let mut plan = ExplainedPlan {
+            index: self.in_order.as_ref().map(|read| read.index.clone()),
+            ..ExplainedPlan::default()
+        };
+        if plan.index.is_some() {
+            return plan;
+        }
         match &self.plan.driver {
             Driver::Scan => plan.scan = Some(self.compiled.keys.text()),
             Driver::Index(at) => plan.index = Some(self.explain_index(*at)),
@@ -241,11 +257,36 @@ impl Context {
         }
     }
 
+    /// The paths of the indexes of some constraints, each once.
+    fn indexes_of(&self, constraints: &[usize]) -> Vec<String> {
+        let mut paths = Vec::new();
+        for at in constraints {
+            let path = self.attribute_of(*at).path.to_string();
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
     /// The alternatives that were weighed for the plan; `outcome` is that of the chosen one.
     fn alternatives(&self, outcome: &Outcome) -> Vec<Alternative> {
         let weighed = self.plan.weighed.iter();
+        let in_order = self
+            .in_order
+            .iter()
+            .filter(|_| !self.plan.weighed.is_empty());
+        let in_order = in_order.map(|OrderedIndex { index, rows }| Alternative {
+            way: "order".to_string(),
+            indexes: vec![index.index.clone()],
+            condition: index.condition.clone(),
+            expected: *rows,
+            work: None,
+            outcome: Some(outcome.clone()),
+        });
         let alternatives = weighed.map(|weighed| {
-            let (way, condition) = match &weighed.driver {
+            let driver = &weighed.driver;
+            let (way, condition) = match driver {
                 Driver::Index(at) => ("index", self.compiled.text(*at)),
                 Driver::Union(all) => {
                     let all: Vec<String> = all.iter().map(|at| self.compiled.text(*at)).collect();
@@ -254,24 +295,35 @@ impl Context {
                 Driver::Combined(combined) => ("combination", self.text_of(&combined.lists)),
                 Driver::Scan => ("scan", self.compiled.keys.text()),
             };
+            let indexes = match driver {
+                Driver::Combined(combined) => self.indexes_of(&combined.lists.constraints()),
+                driver => self.indexes_of(driver.constraints()),
+            };
+            let is_chosen = self.in_order.is_none() && *driver == self.plan.driver;
             Alternative {
                 way: way.to_string(),
+                indexes,
                 condition,
                 expected: weighed.candidates,
                 work: weighed.work.map(|work| work.round() as u64),
-                outcome: (weighed.driver == self.plan.driver).then(|| outcome.clone()),
+                outcome: is_chosen.then(|| outcome.clone()),
             }
         });
-        alternatives.collect()
+        alternatives.chain(in_order).collect()
+    }
+
+    fn attribute_of(&self, constraint: usize) -> &Attribute {
+        let constraint = self.compiled.constraints.own(constraint);
+        self.view.layout.attributes.own(constraint.attribute)
     }
 
     fn explain_index(&self, at: usize) -> ExplainedIndex {
-        let constraint = self.compiled.constraints.own(at);
-        let attribute = self.view.layout.attributes.own(constraint.attribute);
+        let attribute = self.attribute_of(at);
         ExplainedIndex {
             index: attribute.path.to_string(),
             kind: attribute.kind.to_string(),
             condition: self.compiled.text(at),
+            order: None,
         }
     }
 }
@@ -379,7 +431,8 @@ impl Run {
         let context = &self.context;
         // A query with the limit 0 reads nothing.
         let is_read = self.exhausted && (self.steps.rounds > 0 || self.steps.candidates > 0);
-        let read_to_end = context.plan.driver.single().filter(|_| is_read);
+        let is_driven = is_read && context.in_order.is_none();
+        let read_to_end = context.plan.driver.single().filter(|_| is_driven);
         let found_of = |at: usize| {
             let list = self.lists_read.iter().find(|list| list.constraint == at);
             let alone = || (read_to_end == Some(at)).then_some(self.steps.candidates);
@@ -387,6 +440,7 @@ impl Run {
         };
         let compared = context.plan.compared.iter().map(|(at, expected)| Compared {
             condition: context.compiled.text(*at),
+            index: context.attribute_of(*at).path.to_string(),
             expected: *expected,
             found: found_of(*at),
         });

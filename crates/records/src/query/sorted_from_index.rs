@@ -11,7 +11,7 @@
 //!
 //! **Invariant.** The rows are those that sorting all records would give first, in the same order.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Component, Seq, Slice};
@@ -19,9 +19,10 @@ use esker_model::query::{Direction, Driver, FieldOrder, FieldWalk, Ranking};
 use esker_model::schema::{Path, Type};
 
 use super::current_entries::CurrentEntries;
-use super::explain::{Note, Steps};
+use super::estimates::BLOCKS_PER_ESTIMATE;
+use super::explain::{ExplainedIndex, Note, Steps};
 use super::row_sorter::{RecordPayload, RowSorter, SortedRows};
-use super::run::{Context, Run};
+use super::run::{Context, DrivingIndex, OrderedIndex, Run};
 use super::stages::{Admission, AnswerContent, Fetch, Needs, TakeCurrent};
 use crate::error::{Error, Result};
 use crate::index::{Attribute, InOrder, IndexType, KeyBounds, Lookup};
@@ -101,8 +102,22 @@ pub(super) fn rows_from_index(
         return Ok(None);
     };
     steps.rounds += 1;
-    context.notes.push(Note::InIndexOrder {
+    let condition = source.by_field.as_ref();
+    let condition = condition.map(|by_field| context.compiled.text(by_field.constraint));
+    let index = ExplainedIndex {
+        index: attribute.path.to_string(),
+        kind: attribute.kind.to_string(),
+        condition: condition.unwrap_or_else(|| "all values".to_string()),
+        order: Some(wanted.first.to_string()),
+    };
+    let note = Note::InIndexOrder {
         path: attribute.path.clone(),
+    };
+    // The notes of the plan are about a scan that was not made.
+    context.notes = vec![note];
+    context.in_order = Some(OrderedIndex {
+        index,
+        rows: wanted.limit as u64,
     });
     Ok(Some(rows))
 }
@@ -143,7 +158,17 @@ impl<'a> OrderedSource<'a> {
         let Some(attribute) = index_of(context, path) else {
             return Ok(None);
         };
-        let reads = affordable(context, wanted.limit);
+        let expected = match &context.plan.driver {
+            Driver::Index(at) => expected_of(context, *at),
+            _ => None,
+        };
+        let reads = match expected {
+            // One index alone can drive: this one, if it is read from one end of its values.
+            None if begins_with_matches(context, attribute, wanted.first.direction) => {
+                affordable_of_driver(context, lookup, wanted.limit)?
+            }
+            expected => affordable(context, expected, wanted.limit),
+        };
         Ok(reads.map(|reads| OrderedSource {
             attribute,
             by_field: None,
@@ -215,15 +240,14 @@ fn index_of<'a>(context: &'a Context, path: &Path) -> Option<&'a Attribute> {
 
 /// How many records may be looked up before another plan would have been quicker; `None` if it is
 /// expected to be quicker for `limit` rows.
-fn affordable(context: &Context, limit: usize) -> Option<u64> {
+fn affordable(context: &Context, expected: Option<u64>, limit: usize) -> Option<u64> {
     // The number of records, with replaced ones, from metadata.
     let all: u64 = context.components.iter().map(Component::entries).sum();
     let reads = match &context.plan.driver {
         Driver::Scan => all / SCANNED_PER_LOOKUP,
-        Driver::Index(at) => {
-            let mut compared = context.plan.compared.iter();
+        Driver::Index(_) => {
             // A driver that was not compared with others has no estimate: it is taken to be quick.
-            let (_, expected) = *compared.find(|(constraint, _)| constraint == at)?;
+            let expected = expected?;
             // One in this many records meets the condition.
             let one_in = all / expected.max(1) + 1;
             if (limit as u64).saturating_mul(one_in) > expected / BULK_PER_LOOKUP {
@@ -236,6 +260,45 @@ fn affordable(context: &Context, limit: usize) -> Option<u64> {
     (reads >= limit as u64).then_some(reads.max(2 * MIN_FETCH as u64))
 }
 
+/// The candidates that are expected of a constraint; `None` if it was not compared with others.
+fn expected_of(context: &Context, constraint: usize) -> Option<u64> {
+    let mut compared = context.plan.compared.iter();
+    let (_, expected) = compared.find(|(at, _)| *at == constraint)?;
+    Some(*expected)
+}
+
+/// True if this index is the driver, and a walk through it in a direction begins with values that
+/// the driver's condition admits.
+fn begins_with_matches(context: &Context, attribute: &Attribute, direction: Direction) -> bool {
+    let Some(DrivingIndex {
+        attribute: driving,
+        range,
+    }) = context.driving_index()
+    else {
+        return false;
+    };
+    let first = match direction {
+        Direction::Ascending => &range.lo,
+        Direction::Descending => &range.hi,
+    };
+    driving.id == attribute.id && *first == Bound::Unbounded && range.regions.is_empty()
+}
+
+/// As [`affordable`], for a walk that begins with the candidates of the driver.
+fn affordable_of_driver(
+    context: &Context,
+    lookup: &Lookup<'_>,
+    limit: usize,
+) -> Result<Option<u64>> {
+    let Some(DrivingIndex { attribute, range }) = context.driving_index() else {
+        return Ok(None);
+    };
+    let index = attribute.index().ok_or_else(|| Misplaced::here())?;
+    lookup.looks.renew(BLOCKS_PER_ESTIMATE);
+    let reads = index.estimate(lookup, attribute, range)? / BULK_PER_LOOKUP;
+    Ok((reads >= limit as u64).then_some(reads.max(2 * MIN_FETCH as u64)))
+}
+
 /// As [`affordable`], for the entries of a compound index, which all meet conditions of the query:
 /// the other plans read all of these, or all candidates of another index.
 fn affordable_of_compound(
@@ -246,7 +309,7 @@ fn affordable_of_compound(
     limit: usize,
 ) -> Result<Option<u64>> {
     let index = attribute.index().ok_or_else(|| Misplaced::here())?;
-    lookup.looks.renew(1);
+    lookup.looks.renew(BLOCKS_PER_ESTIMATE);
     let mut expected = index.estimate(lookup, attribute, &by_field.range)?;
     for (at, of_other) in &context.plan.compared {
         if context.plan.driver.constraints() == [*at] {

@@ -268,6 +268,88 @@ fn of_areas() {
     assert_eq!(n, 0, "{n} estimates do not fit: {wrong:#?}");
 }
 
+/// Ten thousand records with one of five states, in one run, and of each the day. Then some move to
+/// another state, in several runs.
+struct Moved {
+    db: Database,
+    dataset: Dataset<u64>,
+}
+
+const STATES: u64 = 5;
+const DAYS: u64 = 40;
+
+impl Moved {
+    fn new(maintenance: Maintenance) -> Moved {
+        let db = common::open(Arc::new(Memory::new())).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int)
+            .maintenance(maintenance)
+            .index("state", Index::composite().string())
+            .index("day", Index::composite().int());
+        let dataset = db.create_dataset("d", def).unwrap();
+        let moved = Moved { db, dataset };
+        for id in 0..10_000 {
+            moved.put(id, &format!("s{}", id % STATES));
+        }
+        moved.db.compact(None).unwrap();
+        moved
+    }
+
+    fn put(&self, id: u64, state: &str) {
+        let day = id % DAYS;
+        let json = format!(r#"{{"id":{id},"state":"{state}","day":{day}}}"#);
+        self.dataset.put_json(json).unwrap();
+    }
+
+    /// The entries that are expected of a state, and the plan of a query for it and a day.
+    fn expected(&self, state: &str) -> (u64, esker::Explain) {
+        let condition = format!("state = {state} and day = 7").parse().unwrap();
+        let mut answer = self.dataset.find(condition).run().unwrap();
+        assert!(answer.by_ref().all(|row| row.is_ok()));
+        let explain = answer.explain();
+        let mut compared = explain.plan.compared.iter();
+        let of_state = compared.find(|one| one.index == "state").unwrap();
+        (of_state.expected, explain)
+    }
+}
+
+#[test]
+fn a_new_value_is_expected_as_often_as_it_is_there() {
+    for maintenance in [Maintenance::Deferred, Maintenance::Eager] {
+        for flushes in [1, 3] {
+            // `s2x` is between the states that are there: their blocks may have it.
+            for (state, before) in [("s2x", 0), ("s2x", 2), ("s9", 0)] {
+                let what = format!("{maintenance}, {state}, {before} before, {flushes} flushes");
+                let moved = Moved::new(maintenance);
+                let mut next = (0..).map(|at| at * 61 % 10_000);
+                for id in next.by_ref().take(before) {
+                    moved.put(id, state);
+                }
+                moved.db.compact(None).unwrap();
+                // Other records move among the states that there were.
+                for _ in 0..flushes {
+                    for (at, id) in next.by_ref().take(155).enumerate() {
+                        moved.put(id, state);
+                        for other in 0..3 {
+                            let other = (at as u64 * 3 + other) * 7;
+                            moved.put(other, &format!("s{}", (other + 1) % STATES));
+                        }
+                    }
+                    moved.db.flush().unwrap();
+                }
+                let there = (before + flushes * 155) as u64;
+                let (expected, explain) = moved.expected(state);
+                assert!(
+                    expected >= there / 2 && expected <= 2 * there,
+                    "{what}: {expected} expected, {there} there: {explain}"
+                );
+                // A value that is nowhere is expected to be rare.
+                let (expected, explain) = moved.expected("s3x");
+                assert!(expected <= 25, "{what}: {expected}: {explain}");
+            }
+        }
+    }
+}
+
 /// What runs in the usual tier: each way of counting once.
 const USUAL: [&str; 4] = [
     "of_composite_eagerly",

@@ -5,6 +5,7 @@ mod cancelled;
 mod keys;
 mod places;
 mod sorted;
+mod totals;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -16,7 +16,7 @@ use crate::model::K;
 use crate::runner::count;
 
 /// Compares values of any types.
-fn compare(a: &Value, b: &Value) -> Ordering {
+pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     let class = |value: &Value| match value {
         Value::Bool(_) => 0,
         Value::Int(_) | Value::Float(_) => 1,
@@ -79,7 +79,7 @@ impl Asker<'_> {
         is_clear.then_some(PATHS[at])
     }
 
-    fn values(&self, key: &K, path: &str) -> Vec<Value> {
+    pub(super) fn values(&self, key: &K, path: &str) -> Vec<Value> {
         let (_, row) = self.records.current(key).unwrap();
         let mut values = row.put.values[path].clone();
         values.sort_by(compare);
@@ -91,7 +91,9 @@ impl Asker<'_> {
             return Ok(());
         };
         self.in_order(sorting, by, rng)?;
-        self.in_groups(sorting, by)
+        self.in_groups(sorting, by)?;
+        self.totals(sorting, by)?;
+        self.buckets(sorting, by)
     }
 
     /// The keys in the order of a field.
