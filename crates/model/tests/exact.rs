@@ -8,7 +8,7 @@ use esker_model::condition::{Expr, Filter, field};
 use esker_model::definition::{DatasetDef, Index, StoredAttribute, StoredChange, StoredDef};
 use esker_model::geometry::{Area, Point, Space};
 use esker_model::schema::{
-    Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, Wanted, other,
+    Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, Wanted, stand_in,
 };
 
 fn path(text: &str) -> Path {
@@ -93,7 +93,7 @@ fn declared_floats_are_exact() {
         Value::Float(float).encode(&mut wanted);
         // A number that no float represents is distinguished from the nearest float.
         if digits(&text) != digits(&format!("{float:e}")) {
-            wanted = other(Type::Float).unwrap().to_vec();
+            wanted = stand_in(Type::Float).unwrap().to_vec();
         }
         for attribute in 0..2 {
             let found: Vec<&[u8]> = out.values(attribute).collect();
@@ -188,7 +188,7 @@ fn values_of(at: &str, ty: Type, lenient: bool, value: &str) -> Option<Vec<Optio
     extraction.extract_new(record.as_bytes(), &mut out).ok()?;
     let values = out.values(0).map(|bytes| {
         let value = || Value::decode(ty, &mut esker_coding::Reader::new(bytes)).unwrap();
-        (Some(bytes) != other(ty)).then(value)
+        (Some(bytes) != stand_in(ty)).then(value)
     });
     Some(values.collect())
 }

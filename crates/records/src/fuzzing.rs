@@ -22,7 +22,7 @@ use esker_model::region::Region;
 use esker_model::schema::{
     Extracted, Extraction, KeyType, Path, PointAt, RecordErrorKind, Type, Value, Wanted,
     WantedField, compound_field, compound_is_whole, compound_text, decode_key, encode_key, infer,
-    infer_key, other, without_negative_zeros,
+    infer_key, stand_in, without_negative_zeros,
 };
 use serde_json::Value as Json;
 
@@ -230,7 +230,7 @@ fn check_values(json: &Json, path: &Path, ty: Type, out: &Extracted, at: usize) 
     if ty == Type::Float
         && out
             .values(at)
-            .any(|value| other(Type::Float) == Some(value))
+            .any(|value| stand_in(Type::Float) == Some(value))
     {
         return;
     }

@@ -153,15 +153,14 @@ impl Store for Cluster {
         let found = dataset.check(&mut |_| ControlFlow::Continue(()));
         let found = found.map_err(failed)?;
         let (address, errors) = (&self.address, found.errors.iter());
-        Ok(CheckReport {
-            errors: errors
-                .map(|error| format!("{address}: dataset {name}: {error}"))
-                .collect(),
-            records: found.records,
-            index_entries: found.entries,
-            entries: found.records + found.entries,
-            ..CheckReport::default()
-        })
+        let mut report = CheckReport::default();
+        report.errors = errors
+            .map(|error| format!("{address}: dataset {name}: {error}"))
+            .collect();
+        report.records = found.records;
+        report.index_entries = found.entries;
+        report.entries = found.records + found.entries;
+        Ok(report)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::definition::{IndexKind, StoredAttribute, StoredDef};
 use crate::record::RecordRef;
 use crate::schema::{
     Extracted, Extraction, KeyType, Path, RecordError, Type, compound_is_whole, compound_paths,
-    other,
+    stand_in,
 };
 use crate::tokens::Tokenizer;
 
@@ -74,7 +74,7 @@ impl Attribute {
         if self.ty.is_compound() {
             !compound_is_whole(value)
         } else {
-            other(self.ty) == Some(value)
+            stand_in(self.ty) == Some(value)
         }
     }
 

@@ -7,7 +7,7 @@ use crate::condition::{Op, Operand, Predicate, Residual, Test};
 use crate::error::Error;
 use crate::range::Range;
 use crate::record::RecordRef;
-use crate::schema::{Type, other};
+use crate::schema::{Type, stand_in};
 use crate::tokens::{Tokenizer, prefix_token};
 
 /// A condition on one declared attribute: some value of it lies in one of the ranges.
@@ -96,7 +96,7 @@ impl Constraint {
         }
         let (ranges, doubtful) = ranges_of(attribute, test)?;
         let (mut sought, mut answered) = sought(attribute.tokenizer, test);
-        let others = match (&sought, other(attribute.ty)) {
+        let others = match (&sought, stand_in(attribute.ty)) {
             (Sought::Values | Sought::Tokens(_), Some(other)) if may_be_other => {
                 estimates.has_other(at)?.then_some(other)
             }
@@ -126,7 +126,7 @@ impl Constraint {
         if self.reads_record || is_wide(test) {
             return None;
         }
-        let others = other(attribute.ty).filter(|_| self.may_be_other);
+        let others = stand_in(attribute.ty).filter(|_| self.may_be_other);
         let some = self.ranges.iter().filter(|range| !range.is_empty());
         let mut ranges: Vec<Range> = some.cloned().collect();
         if let Some(other) = others
@@ -177,7 +177,7 @@ impl Constraint {
 
     /// True if the record satisfies the constraint.
     pub(super) fn holds(&self, attribute: &Attribute, record: &RecordRef<'_>) -> bool {
-        let other = other(attribute.ty);
+        let other = stand_in(attribute.ty);
         let mut in_doubt = false;
         let met = attribute.any_value(record, |value| {
             if other == Some(value) || self.doubtful.iter().any(|doubtful| doubtful == value) {

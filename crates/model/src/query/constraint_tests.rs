@@ -7,7 +7,7 @@ use crate::definition::{DatasetDef, Index, IndexKind, StoredDef};
 use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::record::{self, RecordRef};
-use crate::schema::{KeyType, Type, other};
+use crate::schema::{KeyType, Type, stand_in};
 use crate::tokens::Tokenizer;
 
 /// What an index knows of itself that has these records.
@@ -34,7 +34,7 @@ impl Estimate for Known<'_> {
     }
 
     fn has_other(&mut self, at: usize) -> Result<bool> {
-        let other = other(self.shape.attribute(at).unwrap().ty).unwrap();
+        let other = stand_in(self.shape.attribute(at).unwrap().ty).unwrap();
         let mut all = self.stored.iter();
         Ok(all.any(|stored| self.has(at, stored, &|token| token == other)))
     }

@@ -9,7 +9,7 @@
 //! A tag says how the value is encoded: `01` int, `02` float, `03` string, `04` bool, `05` time. A
 //! field has one type, so its tag does not change the order of its values, and the whole is
 //! delimited without knowledge of the types. The value may be the stand-in of
-//! [`other`](super::other) values.
+//! [`stand_in`](super::stand_in) values.
 //!
 //! A field with several values, an array, gives a combination with each: a condition on a field
 //! holds if one of its values meets it, whichever values of the other fields meet theirs, so all

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use esker_coding::Reader;
 
 use super::compound::Fields;
-use super::value::{Value, other};
+use super::value::{Value, stand_in};
 
 /// True if each field has a value, and none of them is a stand-in: such values can be unique.
 pub fn compound_is_whole(value: &[u8]) -> bool {
@@ -14,7 +14,7 @@ pub fn compound_is_whole(value: &[u8]) -> bool {
     };
     while !fields.is_end() {
         let field = fields.next().flatten();
-        if field.is_none_or(|(ty, value)| other(ty) == Some(value)) {
+        if field.is_none_or(|(ty, value)| stand_in(ty) == Some(value)) {
             return false;
         }
     }

@@ -22,7 +22,7 @@ use super::readable::{without_negative_zeros, without_repeated_names};
 use super::scalars::encode_int;
 use super::time::Offset;
 use super::types::{KeyType, MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Type};
-use super::value::{decode_key, other};
+use super::value::{decode_key, stand_in};
 use super::walk::{Numbers, Rest, Sink, Trie};
 use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
@@ -433,7 +433,7 @@ impl Collector<'_> {
         let mut is_indexed = fits && end - start <= MAX_INDEXED_VALUE;
         if !is_indexed
             && wanted.lenient
-            && let Some(other) = other(wanted.ty)
+            && let Some(other) = stand_in(wanted.ty)
         {
             values.truncate(start);
             values.extend_from_slice(other);
@@ -465,7 +465,7 @@ impl Collector<'_> {
             if is_value && out.len() - start <= MAX_INDEXED_VALUE {
                 return true;
             }
-            let stand_in = other(wanted.ty).filter(|_| wanted.lenient);
+            let stand_in = stand_in(wanted.ty).filter(|_| wanted.lenient);
             out.truncate(start);
             out.extend_from_slice(stand_in.unwrap_or_default());
             stand_in.is_some()

@@ -303,7 +303,7 @@ fn naive(x: &Extraction, json: &Json) -> Option<Expected> {
         let encoded = values.map(|v| match (*t, v.to_string().parse::<i128>().ok()) {
             // No float represents it exactly.
             (Type::Float, Some(n)) if n.to_string() != (n as f64).to_string() => {
-                Some(crate::schema::other(Type::Float)?.to_vec())
+                Some(crate::schema::stand_in(Type::Float)?.to_vec())
             }
             _ => naive_value(*t, v).map(|v| v.encoded()),
         });

@@ -5,7 +5,7 @@ use super::exact::float_of;
 use super::scalars::{encode_bool, encode_float, encode_int, encode_string};
 use super::time::{self, Offset};
 use super::types::{MAX_INDEXED_VALUE, Type};
-use super::value::other;
+use super::value::stand_in;
 
 // Not inlined: otherwise the optimiser runs the slow conversions before the match, for values of
 // every type.
@@ -23,7 +23,7 @@ fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
         (Some(v), _) => encode_float(v, values),
         (None, Found::Long(_, v)) if rounds => encode_float(v, values),
         (None, Found::Int(v)) if rounds => encode_float(v as f64, values),
-        (None, _) => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
+        (None, _) => values.extend_from_slice(stand_in(Type::Float).unwrap_or_default()),
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) use readable::without_repeated_names;
 pub use types::{KeyType, MAX_PRIMARY_KEY, Type};
 pub use value::Value;
 pub(crate) use value::decode_int_key;
-pub use value::{ValueRange, decode_key, encode_key, other, string_prefix_range};
+pub use value::{ValueRange, decode_key, encode_key, stand_in, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Numbers, Rest, Sink, Trie};
 pub use wanted::{Remark, Wanted, WantedField};

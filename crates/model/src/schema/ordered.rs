@@ -23,7 +23,7 @@ use super::path::Path;
 use super::readable::without_repeated_names;
 use super::scalars::{decode_int, decode_string, encode_int, encode_string};
 use super::types::Type;
-use super::value::{Value, other};
+use super::value::{Value, stand_in};
 use super::walk::{Numbers, Rest, Sink, Trie};
 
 const FALSE: u8 = 0x10;
@@ -83,7 +83,7 @@ pub(crate) fn encode(found: Found<'_>, ty: Option<Type>, out: &mut Vec<u8>) -> b
 /// there; false if the value does not show that: the stand-in for others, a point, malformed bytes.
 /// Floats must not be rounded.
 pub(crate) fn encode_attribute(ty: Type, value: &[u8], out: &mut Vec<u8>) -> bool {
-    if other(ty) == Some(value) {
+    if stand_in(ty) == Some(value) {
         return false;
     }
     let mut input = Reader::new(value);

@@ -35,23 +35,23 @@ use super::time;
 use super::types::{KeyType, MAX_PRIMARY_KEY, Type};
 use crate::geometry::{Point, Space};
 
-/// The stand-ins for values without an encoding ([`other`]).
-const OTHER_INT: &[u8] = &[0xff];
-const OTHER_FLOAT: &[u8] = &[0xff; 8];
-const OTHER_STRING: &[u8] = &[0xff, 0, 1];
-const OTHER_BOOL: &[u8] = &[2];
+/// The stand-ins for values without an encoding ([`stand_in`]).
+const STAND_IN_INT: &[u8] = &[0xff];
+const STAND_IN_FLOAT: &[u8] = &[0xff; 8];
+const STAND_IN_STRING: &[u8] = &[0xff, 0, 1];
+const STAND_IN_BOOL: &[u8] = &[2];
 
 /// The stand-in for a value that the attribute's type cannot encode: a number that no float
 /// represents exactly, or, in a lenient attribute, a value of another type. It sorts after all
 /// values of the type; the record contains the actual value. `None` for types without a stand-in.
-pub fn other(t: Type) -> Option<&'static [u8]> {
+pub fn stand_in(t: Type) -> Option<&'static [u8]> {
     match t {
         Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
-            Some(OTHER_INT)
+            Some(STAND_IN_INT)
         }
-        Type::Float => Some(OTHER_FLOAT),
-        Type::String => Some(OTHER_STRING),
-        Type::Bool => Some(OTHER_BOOL),
+        Type::Float => Some(STAND_IN_FLOAT),
+        Type::String => Some(STAND_IN_STRING),
+        Type::Bool => Some(STAND_IN_BOOL),
         // The fields of a compound value have their own stand-ins.
         Type::Point
         | Type::PlanePoint

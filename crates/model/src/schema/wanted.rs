@@ -25,7 +25,7 @@ pub struct WantedField {
     pub path: Path,
     /// The type that it is declared with.
     pub ty: Type,
-    /// True if a value of another type becomes [`other`](super::other).
+    /// True if a value of another type becomes [`stand_in`](super::stand_in).
     pub lenient: bool,
 }
 
@@ -60,7 +60,7 @@ impl Wanted {
     }
 
     /// Sets whether the attribute is lenient: a value of another type then becomes
-    /// [`other`](super::other).
+    /// [`stand_in`](super::stand_in).
     pub fn lenient(self, lenient: bool) -> Wanted {
         Wanted { lenient, ..self }
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use esker_lsm::{Cursor, EntryCursor, Kind, Seq, Slice};
 use esker_model::query::Direction;
 use esker_model::range::after_prefix;
-use esker_model::schema::other;
+use esker_model::schema::stand_in;
 
 use super::each::index_entries;
 use super::kind::{Attribute, VisitEntry};
@@ -42,26 +42,26 @@ struct Put {
 
 impl<'a> InOrder<'a> {
     /// A walk over all values, except for the stand-in for values that have no encoding
-    /// ([`other`]).
+    /// ([`stand_in`]).
     pub(crate) fn new(
         lookup: &'a Lookup<'a>,
         attribute: &'a Attribute,
         direction: Direction,
         readahead: usize,
     ) -> Result<InOrder<'a>> {
-        let hi = other(attribute.ty).map(<[u8]>::to_vec);
+        let hi = stand_in(attribute.ty).map(<[u8]>::to_vec);
         let bounds = (Vec::new(), hi);
         InOrder::within(lookup, attribute, direction, readahead, &bounds)
     }
 
     /// True if `counts` accepts one of the entries of the stand-in for values that have no
     /// encoding, by its key and number. True also for types without a stand-in.
-    pub(crate) fn any_other(
+    pub(crate) fn any_stand_in(
         lookup: &Lookup<'_>,
         attribute: &Attribute,
         counts: &mut dyn FnMut(&[u8], Seq) -> Result<bool>,
     ) -> Result<bool> {
-        let Some(stand_in) = other(attribute.ty) else {
+        let Some(stand_in) = stand_in(attribute.ty) else {
             return Ok(true);
         };
         InOrder::any_within(lookup, attribute, &(stand_in.to_vec(), None), counts)
@@ -115,7 +115,7 @@ impl<'a> InOrder<'a> {
         value: &[u8],
         direction: Direction,
     ) -> KeyBounds {
-        let end = other(attribute.ty).map(<[u8]>::to_vec);
+        let end = stand_in(attribute.ty).map(<[u8]>::to_vec);
         match direction {
             Direction::Ascending => (value.to_vec(), end),
             Direction::Descending => (Vec::new(), after_prefix(value).or(end)),

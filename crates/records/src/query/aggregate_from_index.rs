@@ -260,7 +260,7 @@ impl<'a> IndexSource<'a> {
     /// True if a record has a value that the index does not show in its order.
     fn hides_values(&self, steps: &mut Steps) -> Result<bool> {
         let mut current = self.current(steps);
-        InOrder::any_other(
+        InOrder::any_stand_in(
             &self.lookup(),
             self.attribute,
             &mut |key, seq| match &self.matches {

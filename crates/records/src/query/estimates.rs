@@ -109,7 +109,7 @@ impl Estimate for Estimates<'_> {
     fn has_other(&mut self, attribute_at: usize) -> Result<bool> {
         let lookup = self.lookup;
         let attribute = self.layout.attributes.item(attribute_at)?;
-        let other = esker_model::schema::other(attribute.ty);
+        let other = esker_model::schema::stand_in(attribute.ty);
         let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);
         };

@@ -195,7 +195,7 @@ impl<'a> OrderedSource<'a> {
         let mut current = CurrentEntries::new(validity, None, &context.costs.keys, steps);
         let mut is_current = |key: &[u8], seq| current.is_current(key, seq);
         let Some(by_field) = &self.by_field else {
-            return InOrder::any_other(lookup, self.attribute, &mut is_current);
+            return InOrder::any_stand_in(lookup, self.attribute, &mut is_current);
         };
         match by_field.excluded() {
             Some(bounds) => InOrder::any_within(lookup, self.attribute, &bounds, &mut is_current),

@@ -14,7 +14,7 @@ use esker_lsm::read::Part;
 use esker_lsm::table::ReadOptions;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cost, Cursor, Kind, Seq, SeqSet, Snapshot, TreeId};
-use esker_model::schema::other;
+use esker_model::schema::stand_in;
 
 use super::key_cursor::READAHEAD;
 use super::parallel::{self, KeyRange, MIN_ENTRIES, Threads};
@@ -111,7 +111,7 @@ impl CurrentFilter<'_> {
         let has_lists = entry_writes == EntryWrites::OneAndOlder;
         let min_entries = if has_lists { MIN_LISTS } else { MIN_ENTRIES };
         let components = self.snapshot.components(attribute.index_tree()?);
-        let hi = other(attribute.ty).map(<[u8]>::to_vec);
+        let hi = stand_in(attribute.ty).map(<[u8]>::to_vec);
         let ranges = parallel::ranges(self.threads, &components, min_entries, hi)?;
         // One share more, for the writes that the threads have seen together.
         let share = memory / (ranges.len() + 1);
