@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The owner of memory that slices keep alive, for example a mapped file. Behind a second reference, so that a
-/// slice is small.
+/// The owner of memory that slices keep alive, for example a mapped file. Behind a second
+/// reference, so that a slice is small.
 pub type Owner = Arc<Arc<dyn AsRef<[u8]> + Send + Sync>>;
 
 /// Immutable bytes. Cloning is cheap for a range of other memory and copies owned bytes.
@@ -56,8 +56,8 @@ impl Slice {
         }
     }
 
-    /// The bytes, copied where they are less than half of the buffer that they keep alive, or keep a
-    /// file alive: for callers that hold many.
+    /// The bytes, copied where they are less than half of the buffer that they keep alive, or keep
+    /// a file alive: for callers that hold many.
     pub fn compact(self) -> Slice {
         match &self.0 {
             Repr::Shared { owner, start, end } if 2 * (end - start) < owner.capacity() => {

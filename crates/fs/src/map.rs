@@ -50,7 +50,7 @@ const SHARED: [u32; 12] = [
     0x0bd0_0bd0,
 ];
 
-/// Write permission for everybody.
+/// Write permission for all users.
 const OTHERS_WRITE: u32 = 0o002;
 
 /// False where others may truncate the file while it is mapped.

@@ -112,20 +112,20 @@ pub struct Options {
     /// it does not, reads of the file, or direct ones, wait for the disk together and without page
     /// faults. Compactions read files in large pieces in both cases.
     ///
-    /// - **An I/O error ends the process.** Where the system cannot read a page of a mapped file, the
-    ///   access gets SIGBUS. The library installs no handler. The same access without a map is an
-    ///   [`Error::Io`].
+    /// - **An I/O error ends the process.** Where the system cannot read a page of a mapped file,
+    ///   the access gets SIGBUS. The library installs no handler. The same access without a map is
+    ///   an [`Error::Io`].
     /// - **Tables must not be changed by others.** A file that is truncated under its map gets
-    ///   SIGBUS, too. The engine itself never does that. Files on network file systems and FUSE, and
-    ///   files that everybody may write to, are read, not mapped; who else may write to the store's
-    ///   folder, as another user of its group, must not truncate them.
-    /// - **Checksums.** A block is verified when it is first touched while the table is open. Damage
-    ///   of the disk that begins later is found by [`Group::check`](crate::Group::check).
+    ///   SIGBUS, too. The engine itself never does that. Files on network file systems and FUSE,
+    ///   and files that all users may write to, are read, not mapped; who else may write to the
+    ///   store's folder, as another user of its group, must not truncate them.
+    /// - **Checksums.** A block is verified when it is first touched while the table is open.
+    ///   Damage of the disk that begins later is found by [`Group::check`](crate::Group::check).
     ///
     /// Mapped bytes are counted apart from the memory budget ([`MemoryUse::mapped`]). Files are not
     /// mapped, but read as without this option: past the page cache ([`Disk::direct`]), on other
-    /// systems than Linux, on file systems of other crates without maps, and where the system refuses
-    /// a map.
+    /// systems than Linux, on file systems of other crates without maps, and where the system
+    /// refuses a map.
     ///
     /// [`MemoryUse::mapped`]: crate::MemoryUse::mapped
     pub mapped_reads: bool,

@@ -72,8 +72,9 @@ pub struct MemoryStats {
     pub cache_bytes: usize,
     /// The largest size that the block cache can grow to.
     pub cache_capacity_bytes: usize,
-    /// Bytes of the tables that are mapped ([`Options::mapped_reads`](crate::Options::mapped_reads)),
-    /// apart from the budget: address space, of which the system's page cache holds what is used.
+    /// Bytes of the tables that are mapped
+    /// ([`Options::mapped_reads`](crate::Options::mapped_reads)), apart from the budget: address
+    /// space, of which the system's page cache holds what is used.
     #[serde(default)]
     pub mapped_bytes: u64,
     /// The memory that memtables (the newest writes, in memory) use.

@@ -1,5 +1,5 @@
-//! The bytes of a block in memory: shared with the block cache, or in the map of its table; and what
-//! an open table holds of a partition.
+//! The bytes of a block in memory: shared with the block cache, or in the map of its table; and
+//! what an open table holds of a partition.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -60,7 +60,8 @@ impl Deref for Block<'_> {
     }
 }
 
-/// The bytes of a block that are kept without a borrow of the table: of a mapped one, where it lies.
+/// The bytes of a block that are kept without a borrow of the table: of a mapped one, where it
+/// lies.
 #[derive(Clone)]
 pub(super) enum Kept {
     Shared(Arc<Vec<u8>>),

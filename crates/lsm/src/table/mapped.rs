@@ -4,13 +4,13 @@
 //! **Verification.** A block's checksum is verified when the block is first touched, and then noted
 //! in a bitmap ([`Verified`]): later touches trust it, as they trust a block in the cache. The
 //! bitmap grows with what is touched, by half a KiB per half a MiB of the table. A block that is
-//! compressed goes to the block cache as without a map, decompressed straight from the mapped bytes;
-//! it is verified each time that it is decompressed.
+//! compressed goes to the block cache as without a map, decompressed straight from the mapped
+//! bytes; it is verified each time that it is decompressed.
 //!
 //! **The disk.** The map is advised that reads are random, so a page fault reads one page. A block
 //! that is touched for the first time is announced, so that its pages are read at once, and so are
-//! many blocks (`batch.rs`) and the next ones in order (`cursor.rs`). A block that was touched before
-//! is not: a system call for pages that are there costs as much as reading the block.
+//! many blocks (`batch.rs`) and the next ones in order (`cursor.rs`). A block that was touched
+//! before is not: a system call for pages that are there costs as much as reading the block.
 //!
 //! **What may still go wrong.** The kernel may drop a page and read it again: damage of the disk
 //! that begins after the verification is not seen before the table is opened again, or checked.
@@ -98,7 +98,9 @@ impl TableMap {
     #[inline]
     pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
         let all = (*self.map).as_ref();
-        all.get(range.start..range.end).unwrap_or_default()
+        let bytes = all.get(range.clone());
+        debug_assert!(bytes.is_some(), "the range was used before");
+        bytes.unwrap_or(&[])
     }
 
     /// Begins to read a range.

@@ -243,20 +243,10 @@ fn set<L: Clone + std::hash::Hash + Eq>(family: &Bytes<L>, labels: &L, value: u6
         .store(value, Ordering::Relaxed);
 }
 
-/// The store's own counters and sizes.
-fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
-    let mut registry = Registry::with_prefix("esker");
-    for (name, value) in &stats.counters {
-        let help = "A counter of the engine since the store was opened";
-        registry.register(format!("store_{name}"), help, ConstCounter::new(*value));
-    }
-    let mut gauge = |name: &str, help: &str, value: u64| {
-        let gauge: Gauge<u64, AtomicU64> = Gauge::default();
-        gauge.inner().store(value, Ordering::Relaxed);
-        registry.register(name, help, gauge);
-    };
+/// Sizes of a store and numbers of calls: their names, what they are, and their values.
+fn sizes(stats: &StoreStats, calls: &Calls) -> [(&'static str, &'static str, usize); 11] {
     let memory = &stats.memory;
-    for (name, help, value) in [
+    [
         (
             "memory_budget_bytes",
             "The memory budget",
@@ -304,7 +294,22 @@ fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
             "Background jobs that keep failing",
             stats.failures.len(),
         ),
-    ] {
+    ]
+}
+
+/// The store's own counters and sizes.
+fn of_store(stats: &StoreStats, calls: Calls) -> Registry {
+    let mut registry = Registry::with_prefix("esker");
+    for (name, value) in &stats.counters {
+        let help = "A counter of the engine since the store was opened";
+        registry.register(format!("store_{name}"), help, ConstCounter::new(*value));
+    }
+    let mut gauge = |name: &str, help: &str, value: u64| {
+        let gauge: Gauge<u64, AtomicU64> = Gauge::default();
+        gauge.inner().store(value, Ordering::Relaxed);
+        registry.register(name, help, gauge);
+    };
+    for (name, help, value) in sizes(stats, &calls) {
         gauge(name, help, value as u64);
     }
     let counter = |name: &str| stats.counters.get(name).copied().unwrap_or_default();

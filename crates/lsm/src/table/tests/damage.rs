@@ -26,8 +26,8 @@ fn small_options() -> TableOptions {
     }
 }
 
-/// Makes all reads of the table, from the file and from a map of it: each is right or a typed error.
-/// Returns whether all were right.
+/// Makes all reads of the table, from the file and from a map of it: each is right or a typed
+/// error. Returns whether all were right.
 fn ask_everything(files: &Files, meta: &TableMeta, entries: &[Entry]) -> bool {
     let read = ask_everything_of(open(files, meta, 1 << 20), entries);
     let mapped = ask_everything_of(open_mapped(files, meta, 1 << 20), entries);
