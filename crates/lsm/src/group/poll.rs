@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// The polling interval of a reader.
 pub(super) const POLL: Duration = Duration::from_millis(5);
 
-/// The polling interval for listeners after polls that found nothing: a look costs some 50 µs, and
-/// idle listeners are to take less than 1 % of a core.
+/// The polling interval for listeners after polls that found nothing: a look costs some 50
+/// microseconds, and idle listeners are to take less than 1 % of a core.
 const IDLE_POLL: Duration = Duration::from_millis(20);
 
 /// Keeps the thread polling until it is dropped.

@@ -37,7 +37,7 @@ pub trait Estimate {
     }
 
     /// True if the index of an attribute may have entries of values that the attribute's type has
-    /// no encoding for ([`other`](crate::schema::other)).
+    /// no encoding for ([`stand_in`](crate::schema::stand_in)).
     ///
     /// # Errors
     /// Any read error.

@@ -16,7 +16,7 @@ pub(super) fn nearest_float(v: i128) -> f64 {
 }
 
 /// Encodes a number as a float; if no float represents it exactly, as the nearest one or as
-/// [`other`].
+/// [`stand_in`].
 #[inline(never)]
 fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
     match (float_of(found), found) {
@@ -77,8 +77,8 @@ pub(crate) fn time_of(ty: Type, found: Found<'_>) -> Option<(i64, Offset)> {
 }
 
 /// True if an attribute of type `ty` has a value for the JSON value, so that it is not replaced by
-/// [`other`]. For floats, true for any number; [`float_of`] determines whether a float represents
-/// it.
+/// [`stand_in`]. For floats, true for any number; [`float_of`] determines whether a float
+/// represents it.
 pub(crate) fn fits(ty: Type, found: Found<'_>) -> bool {
     match (ty, found) {
         (Type::Int, Found::Int(_))
