@@ -15,8 +15,8 @@ use esker_fs::{Descriptor, Fs, Lock, Mapped, ReadFile, RingFaults, Rings, WriteF
 ///
 /// Changing calls (`create`, `overwrite`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`,
 /// `truncate`, `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and
-/// reading calls (`open`, `read_at`, `touch` of a map) separately. A failed call does nothing to the
-/// wrapped file system, with the exceptions named below.
+/// reading calls (`open`, `read_at`, `touch` of a map) separately. A failed call does nothing to
+/// the wrapped file system, with the exceptions named below.
 ///
 /// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not
 /// counted as reading calls but separately ([`Faulty::reads_together`]), and fail as set by
