@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use esker_server::Config;
 use serde_json::{Value, json};
 
 use crate::common::{Reply, Served};
 
 fn served(records: u64) -> Served {
-    let served = Served::new();
+    loaded(Served::new(), records)
+}
+
+fn loaded(served: Served, records: u64) -> Served {
     served.create("visits", json!({"key": "id:int"}));
     let record = |id: u64| format!("{{\"id\":{id},\"user\":\"u{}\"}}\n", id % 7);
     let lines: String = (0..records).map(record).collect();
@@ -83,6 +87,28 @@ fn an_index_is_added_switched_rebuilt_and_dropped_while_it_is_used() {
     let jobs = served.ask("GET /v1/jobs").value();
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 5);
     assert_eq!(served.ask("GET /v1/jobs/99").status, 404);
+}
+
+#[test]
+fn tables_are_mapped_and_not_compressed_if_the_settings_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = dir.path().join("esker.toml");
+    std::fs::write(&settings, "mapped_reads = true\ncompress = false\n").unwrap();
+    let mapped = loaded(Served::with(Config::read(&settings).unwrap()), 2000);
+    let usual = served(2000);
+    let [of_mapped, of_usual] = [&mapped, &usual].map(|served| {
+        let job = ended(served, &served.json("POST /v1/compact", &json!(null)));
+        assert_eq!(job["state"], "done", "{job}");
+        let record = served.ask("GET /v1/datasets/visits/records/1999").value();
+        assert_eq!(record, json!({"id": 1999, "user": "u4"}));
+        let stat = served.ask("GET /v1/stat").value();
+        stat["memory"]["mapped_bytes"].as_u64().unwrap()
+    });
+    assert_eq!(of_usual, 0);
+    if cfg!(target_os = "linux") {
+        // What is not compressed takes at least its JSON.
+        assert!(of_mapped > 2000 * 25, "{of_mapped}");
+    }
 }
 
 #[test]
