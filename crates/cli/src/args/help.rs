@@ -156,8 +156,8 @@ pub(super) const REPAIR: &str = "\
 An index entry is obsolete if its record was replaced or deleted since. Methods: `key` reads the writes since the last repair,
 and those that they replaced, from the primary-key index (a tree of keys only); `index` sorts the entries of each index and
 checks them; `primary` reads all versions of all records. A killed repair loses only its own work. Answers are right before,
-during and after a repair. On a cluster a repair reads what was written since the last one and continues where it was stopped;
-with `index` it compares all entries with their records.
+during and after a repair. On a cluster a repair scans the records, first the parts that were repaired longest ago: after a
+stop it continues there. With `index` it also compares all entries with their records.
 
 Examples:
   esker repair db events

@@ -211,7 +211,16 @@ pub(super) struct Queried<'q> {
     pub(super) others: Vec<Path>,
 }
 
-impl Queried<'_> {
+impl<'q> Queried<'q> {
+    /// Of a query without other fields than those that are tested.
+    pub(super) fn by(conditions: &'q [Expr], tested: Vec<Path>) -> Queried<'q> {
+        Queried {
+            conditions,
+            tested,
+            others: Vec::new(),
+        }
+    }
+
     /// Notes fields that no record has, with suggestions, and comparisons that no value meets.
     pub(super) fn note(&self, dataset: &dyn Records, found: Outcome) -> Result<(), Failure> {
         match found {

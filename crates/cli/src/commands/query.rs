@@ -119,11 +119,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     let mut output = Output::new();
     output.line(count)?;
     output.finish()?;
-    let queried = Queried {
-        conditions: &conditions,
-        tested,
-        others: Vec::new(),
-    };
+    let queried = Queried::by(&conditions, tested);
     queried.note(&*dataset, Outcome::found(count))?;
     Ok(Outcome::Done)
 }

@@ -53,11 +53,7 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         Some(found) => found,
         None => ordered(&*dataset, request, &area, args)?,
     };
-    let queried = Queried {
-        conditions: &conditions,
-        tested: queried,
-        others: Vec::new(),
-    };
+    let queried = Queried::by(&conditions, queried);
     queried.note(&*dataset, found)?;
     Ok(found)
 }
@@ -81,11 +77,7 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let found = neighbours(&near, plan, &args.query)?;
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
-    let queried = Queried {
-        conditions: &conditions,
-        tested: queried,
-        others: Vec::new(),
-    };
+    let queried = Queried::by(&conditions, queried);
     queried.note(&*dataset, found)?;
     Ok(found)
 }
